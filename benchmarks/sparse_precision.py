@@ -7,8 +7,9 @@ the precision would fill); GPBoost by its own optimiser on its Laplace approxima
 variational Bayes. GPBoost's set-up is part of its time, and so is ours. The mode of a sparse logistic regression
 is compared with scikit-learn's lbfgs, and a random walk with SciPy's banded Cholesky factorisation of the same size.
 
-Every method runs in a process of its own, once to load compiled code where that costs little and once for the clock,
-and is stopped after a limit. The last column is the time over that of the case's peer, or of its yardstick.
+Every method runs in a process of its own, once to load compiled code where that costs little, then up to five times,
+the quickest of which counts, and is stopped after a limit. The last column is the time over that of the case's peer, or
+of its yardstick.
 
     python benchmarks/sparse_precision.py [--cases small] [--only 5,000] [--limit 60] [--scaling | --qdldl]
 """
@@ -503,19 +504,19 @@ def main() -> None:
 
 #: takes minutes
 DEAREST = "logit, 1,000,000 rows, 10,000 × 10,000 levels"
-#: seconds of a first call up to which a second one is timed
-SECOND = 20.0
+#: calls at most, of which the first loads compiled code, and seconds after which no other one begins
+RUNS, SECOND = 6, 20.0
 
 
 def run_task(task: Task) -> tuple[str, str, str]:
     """Seconds on the clock, processor seconds, and what was found."""
-    trial = task.prepare()
-    for _ in range(2):
+    trial, runs, spent = task.prepare(), [], 0.0
+    while len(runs) < RUNS and spent < SECOND:
         wall, cpu = time.perf_counter(), time.process_time()
         result = trial.action()
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        if wall > SECOND:
-            break
+        runs.append((time.perf_counter() - wall, time.process_time() - cpu))
+        spent += runs[-1][0]
+    wall, cpu = min(runs[1:] or runs)
     said = ", ".join(f"{k} {v if isinstance(v, str) else round(v, 3)}" for k, v in trial.judge(result).items())
     return f"{wall:.3f}", f"{cpu:.3f}", said
 

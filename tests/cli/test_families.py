@@ -1,14 +1,16 @@
 """Families of counts, amounts, shares and times on the command line, with exposures, trials and events."""
 
 import io
+import re
 
 import numpy as np
 import pandas
 import pytest
 from typer.testing import CliRunner
 
+from latlin import linear
 from latlin.cli.app import app
-from latlin.cli.models import load_model
+from latlin.cli.models import diagnosis, load_model
 
 N = 120
 
@@ -116,6 +118,46 @@ def test_all_classes_together_fit_predict_and_report(tmp_path, family):
     assert "is fitted by Gaussian KL, not by the engine 'ep'" in " ".join(refused.output.split())
 
 
+def test_the_approximation_has_a_verdict_also_of_several_classes_and_of_exact_fits(tmp_path):
+    rng = np.random.default_rng(3)
+    x, z = rng.standard_normal((2, 60))
+    kinds = np.where(x > 0.5, "high", np.where(x < -0.5, "low", "mid"))
+    y = x - z + rng.standard_normal(60)
+    pandas.DataFrame({"x": x + 0.3 * z, "z": z, "kind": kinds}).to_csv(tmp_path / "k.csv", index=False)
+    pandas.DataFrame({"x": x, "z": z, "y": y}).to_csv(tmp_path / "y.csv", index=False)
+    words = ("--prior-scale", 1.0, "--folds", 0, "-q", "--out", tmp_path / "m.latlin")
+    classes = run("fit", tmp_path / "k.csv", "-t", "kind", "--family", "logistic", *words)
+    assert re.search(r"Approximation: \w+: class (high|low|mid): k̂ = ", classes.output)
+    assert run("report", tmp_path / "m.latlin", "--out", tmp_path / "r.html").exit_code == 0
+    engine = linear.BayesianLinearRegression(prior_scale=1.0, noise_scale=1.0).fit(np.column_stack([x, z]), y)
+    assert diagnosis(engine, 60) == [("Approximation", "accurate: this posterior is exact, given the scales")]
+
+
+def test_a_quantile_is_fitted_predicted_and_reported(data, tmp_path):
+    path, table = tmp_path / "m.latlin", data / "cost.csv"
+    words = ("-t", "cost", "--quantile", 0.8, "--prior-scale", 1.0, "--folds", 3, "-q", "--out", path)
+    result = run("fit", table, *words)
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.output.split())
+    assert "the 80 % quantile of cost" in said
+    assert "the change of the quantile of cost" in said
+    loaded = load_model(path)
+    assert type(loaded.estimator).__name__ == "BayesianQuantileRegression"
+    assert loaded.estimator.quantile == loaded.target.quantile == 0.8
+    assert loaded.facts.assessment.curve_kind == "quantile"
+    assert 0.65 < loaded.facts.assessment.scores["share below"] < 0.92
+    predicted = run("predict", path, table, "--interval", 0.6)
+    assert predicted.exit_code == 0, predicted.output
+    found, seen = pandas.read_csv(io.StringIO(predicted.stdout)), pandas.read_csv(table)
+    assert 0.7 < np.mean(seen["cost"] < found["cost"]) < 0.9
+    # the interval of the quantile, not of a new observation
+    _, sd = loaded.estimator.predict_latent(seen[["x", "z"]], return_std=True)
+    np.testing.assert_allclose(found["sd"], sd, rtol=1e-9)
+    np.testing.assert_allclose(0.5 * (found["high"] - found["low"]), 0.8416212 * sd, rtol=0.05)
+    assert run("report", path, "--out", tmp_path / "r.html").exit_code == 0
+    assert "lie below their predicted quantile, and 80 % should" in (tmp_path / "r.html").read_text("utf8")
+
+
 def test_the_family_of_counts_is_chosen_and_the_choice_is_said(data, tmp_path):
     words = ("-t", "visits", "--exposure", "years", "--folds", 2, "--out", tmp_path / "m.latlin", "-q")
     result = run("fit", data / "visits.csv", *words)
@@ -149,7 +191,10 @@ def test_families_of_counts_are_compared(data):
         ("cost", ("--family", "gamma", "--exposure", "none"), "no column 'none'"),
         ("cost", ("--family", "linear", "--exposure", "x"), "--exposure is for counts and amounts"),
         ("visits", ("--family", "poisson", "--exposure", "x"), "must be positive"),
-        ("cost", ("--family", "negative-binomial"), "must hold counts"),
+        ("cost", ("--family", "negative-binomial"), "(family negative-binomial): y must hold whole numbers 0, 1, 2"),
+        ("cost", ("--family", "gamma", "--quantile", 0.9), "--quantile is for the family quantile"),
+        ("cost", ("--quantile", 1.0), "quantile must be"),
+        ("cost", ("--formula", "cost ~ x", "--quantile", 0.9), "AdditiveModel takes family=AsymmetricLaplace"),
     ],
 )
 def test_what_does_not_suit_gets_a_sentence(data, tmp_path, target, options, said):

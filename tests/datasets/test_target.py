@@ -73,7 +73,7 @@ def test_a_target_that_does_not_fit_its_family_is_told():
         learn_target(series(["low", "high", "mid"]), "ordinal")
     with pytest.raises(ValueError, match="too many to be ordered"):
         learn_target(series(range(30)), "ordinal")
-    with pytest.raises(ValueError, match="must hold counts"):
+    with pytest.raises(ValueError, match=r"must hold whole numbers 0, 1, 2, …, got .* in . rows?, first in row"):
         learn_target(series([1.5, 2.0]), "poisson").encode(series([1.5, 2.0]))
     with pytest.raises(ValueError, match="finite numbers"):
         learn_target(series(["a", "b"]), "linear").encode(series(["a", "b"]))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from latlin.factor import MixedFactorAnalysis
-from latlin.factor.mixed.columns import ColumnSites, local_expectation
 from latlin.factor.mixed.fit import MixedState, cold_posterior, fit_df, make_engine, unit_student_t
+from latlin.factor.mixed.sites import ColumnSites, local_expectation
 from latlin.potentials import Gaussian, Logit
 
 SITES = ColumnSites(

@@ -8,10 +8,11 @@ from scipy.special import logsumexp
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.factor import MixedFactorAnalysis
-from latlin.factor.mixed.columns import NOISES, TYPES, ColumnSites, gather, restrict
+from latlin.factor.mixed.columns import NOISES, TYPES
 from latlin.factor.mixed.fit import ColumnSum, MixedProblem, begin, expanded, fit_parameters, make_engine
+from latlin.factor.mixed.sites import ColumnSites, gather, restrict
 from latlin.numerics.alerts import ConvergenceWarning
-from latlin.potentials.families import COUNTS
+from latlin.potentials.families import COUNTS, SUCCESSES
 
 CUTS = np.array([-1.0, 0.5])
 VALUES = {"gaussian": {"scale": np.sqrt(0.7)}, "logit": {}, "poisson": {}, "ordinal": {"cuts": CUTS}}
@@ -255,7 +256,9 @@ def test_columns_of_other_families_find_the_latent_and_their_parameters():
     assert np.all((draws[2] > 0.0) & (draws[2] < 1.0))
 
 
-@pytest.mark.parametrize("family", [name for name in TYPES if name not in ("real", "binary", "ordinal", "categorical")])
+@pytest.mark.parametrize(
+    "family", [name for name in TYPES if name not in ("real", "binary", "ordinal", "categorical", *SUCCESSES)]
+)
 def test_every_family_is_a_type_of_column(family: str):
     X, w = table_of_families()
     place = 0 if family in ("count", *COUNTS) else 3 if family in NOISES else 2 if family == "beta" else 1

@@ -64,6 +64,23 @@ def test_draws_of_a_softmax_belong_together(approximation):
     assert inside.mean() > 0.95
 
 
+def test_draws_of_a_multinomial_probit_are_of_its_own_probabilities():
+    """log P(y | f) and the intervals, against draws of the largest f + noise."""
+    pytest.importorskip("arviz")
+    model = GaussianProcessClassifier(KERNEL, link="probit", optimizer=None).fit(X, THREE)
+    data = model.to_arviz(3, random_state=0)
+    f, rng = data.posterior["latent"].values[0], np.random.default_rng(1)
+    largest = np.argmax(f[..., None, :] + rng.standard_normal((3, 30, 20_000, 3)), axis=-1)
+    shares = (largest == THREE[:, None]).mean(axis=-1)
+    np.testing.assert_allclose(np.exp(data.log_likelihood["y"].values[0]), shares, atol=0.02)
+    low, high = np.moveaxis(model.predict_interval(X[:2], 0.9), -1, 0)
+    mean, std = model.predict_latent(X[:2], return_std=True)
+    f = mean + std * rng.standard_normal((400, 2, 3))
+    largest = np.argmax(f[..., None, :] + rng.standard_normal((400, 2, 2000, 3)), axis=-1)
+    drawn = np.quantile((largest[..., None] == np.arange(3)).mean(axis=-2), [0.05, 0.95], axis=0)
+    np.testing.assert_allclose([low, high], drawn, atol=0.06)
+
+
 def test_intervals_of_a_probability_are_those_of_its_latent_function():
     pytest.importorskip("arviz")
     model = GaussianProcessClassifier(KERNEL, optimizer=None).fit(X, THREE > 0)
@@ -78,9 +95,9 @@ def test_intervals_of_a_probability_are_those_of_its_latent_function():
     np.testing.assert_allclose(average.predict_interval(X).T, np.quantile(draws, [0.05, 0.95], axis=0), atol=0.02)
 
 
-@pytest.mark.parametrize("labels", [THREE > 0, THREE])
-def test_labels_are_drawn_with_their_probabilities(labels):
-    model = GaussianProcessClassifier(KERNEL, optimizer=None).fit(X, labels)
+@pytest.mark.parametrize(("labels", "link"), [(THREE > 0, "logit"), (THREE, "logit"), (THREE, "probit")])
+def test_labels_are_drawn_with_their_probabilities(labels, link):
+    model = GaussianProcessClassifier(KERNEL, link=link, optimizer=None).fit(X, labels)
     drawn = model.sample_y(X[::7], 8000, random_state=0)
     shares = np.stack([(drawn == label).mean(axis=1) for label in model.classes_], axis=1)
     np.testing.assert_allclose(shares, model.predict_proba(X[::7]), atol=0.025)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 from sklearn.datasets import load_iris
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 import latlin
 from latlin.distributed.blocks import LocalBlocks
-from latlin.gp import GaussianProcessClassifier, Inducing, inducing
+from latlin.gp import GaussianProcessClassifier, Inducing, Vecchia, inducing
 from latlin.potentials.class_links import CLASS_LINKS
 
 KERNEL = ConstantKernel(2.0) * RBF(1.0)
@@ -96,7 +96,7 @@ def test_held_out_rows_are_predicted_as_well_as_one_against_rest(tmp_path) -> No
     ("options", "message"),
     [
         ({"engine": "ep"}, "Gaussian KL"),
-        ({"approximation": "vecchia"}, "exact processes or inducing points, got 'vecchia'"),
+        ({"approximation": "vecchia", "engine": "laplace"}, "Gaussian KL"),
         ({"multi_class": "all"}, "multi_class must be one of 'auto', 'joint', 'one-vs-rest', got 'all'"),
     ],
 )
@@ -107,6 +107,42 @@ def test_what_is_refused(options, message) -> None:
         apart = fixed(PLANE, LABEL, **options, multi_class="auto")
         assert apart.multi_class_ == "one-vs-rest"
         assert "classes one against the rest" in apart.message_
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_all_neighbours_give_the_exact_process_of_all_classes(link, tmp_path) -> None:
+    """Also where rows repeat, which then share a value."""
+    rows, label = np.concatenate([PLANE, PLANE[:3]]), np.concatenate([LABEL, LABEL[:3]])
+    exact, near = (
+        fixed(rows, label, link=link, approximation=kind, engine=latlin.engines.GaussianKL(tol=1e-8))
+        for kind in ("exact", Vecchia(n_neighbours=26))
+    )
+    assert (near.multi_class_, near.evidence_kind_) == ("joint", "lower bound")
+    assert near.log_evidence_ == pytest.approx(exact.log_evidence_, abs=1e-6)
+    np.testing.assert_allclose(near.predict_proba(PLANE + 0.1), exact.predict_proba(PLANE + 0.1), atol=1e-5)
+    np.testing.assert_allclose(near.leave_one_out(), exact.leave_one_out(), atol=1e-5)
+    slopes = [model.log_marginal_likelihood(eval_gradient=True)[1] for model in (near, exact)]
+    np.testing.assert_allclose(*slopes, atol=1e-4)
+    near.save(tmp_path / "near")
+    again = latlin.load(tmp_path / "near")
+    np.testing.assert_allclose(again.predict_proba(PLANE), near.predict_proba(PLANE), atol=1e-9)
+    assert again.sample_y(PLANE[:2], 3).shape == (2, 3)
+
+
+def test_few_neighbours_of_all_classes_have_the_slopes_of_differences() -> None:
+    kernel = ConstantKernel(2.0) * Matern([1.0, 3.0], nu=1.5)
+    options = {"multi_class": "joint", "approximation": Vecchia(n_neighbours=4)}
+    engine = latlin.engines.GaussianKL(tol=1e-8)
+    model = GaussianProcessClassifier(kernel, optimizer=None, engine=engine, **options).fit(PLANE, LABEL)
+    theta, step = kernel.theta, 1e-4 * np.eye(3)
+    slope = model.log_marginal_likelihood(theta, eval_gradient=True)[1]
+    differences = [
+        (model.log_marginal_likelihood(theta + h) - model.log_marginal_likelihood(theta - h)) / 2e-4 for h in step
+    ]
+    np.testing.assert_allclose(slope, differences, atol=1e-5)
+    learnt = GaussianProcessClassifier(kernel, hyperparameters="maximise", **options).fit(PLANE, LABEL)
+    assert learnt.log_evidence_ > model.log_evidence_
+    assert "another model" in learnt.message_
 
 
 def through(points: np.ndarray, **options) -> GaussianProcessClassifier:

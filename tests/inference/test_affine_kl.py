@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from latlin import ConvergenceWarning, GaussianFactor, LatentLinearModel, SiteFactor, compare, infer
+from latlin import ConvergenceWarning, GaussianFactor, LatentLinearModel, SiteFactor, compare, infer, load
 from latlin import potentials as P
 from latlin.densities.affine import AffineIndependent
 from latlin.densities.bases import (
@@ -15,11 +15,13 @@ from latlin.densities.bases import (
     Logistic,
     Normal,
     SkewNormal,
+    Stacked,
     StudentT,
 )
 from latlin.engines import AffineKL
-from latlin.inference.affine.bound import AffineBound, best_starts, cumulants
+from latlin.inference.affine.bound import AffineBound
 from latlin.inference.affine.engine import AUTO
+from latlin.inference.affine.start import best_starts, cumulants
 from latlin.inference.engine import site_form
 from reference import brute_force, log_joint
 
@@ -50,6 +52,7 @@ BASES = {
     "gaussian-mixture": GaussianMixture(
         np.tile([0.3, 0.7], (3, 1)), [[0.0, 1.0], [0.0, 2.0], [0.0, -0.5]], np.tile([1.0, 1.5], (3, 1))
     ),
+    "stacked": Stacked([(GaussianMixture([[0.3, 0.7]], [[0.0, 1.0]], [[1.0, 1.5]]), 1), (GeneralisedNormal(1.6), 2)]),
 }
 
 
@@ -93,13 +96,13 @@ BRUTE = {
 }
 
 
-def setting(model, base, optimise=True):
+def setting(model, base, optimise=True, width=None):
     """The bound about the Gaussian KL optimum, in a rotated basis."""
     gaussian = infer(model, "gkl")
     form = site_form(model)
     solution = form.solve(gaussian.sites)
     rotation = np.linalg.qr(np.random.default_rng(5).standard_normal((form.rank, form.rank)))[0]
-    return AffineBound(form, solution, rotation, base, optimise and base.n_free > 0), gaussian
+    return AffineBound(form, solution, rotation, base, optimise and base.n_free > 0, width), gaussian
 
 
 @pytest.mark.parametrize("name", BRUTE)
@@ -147,6 +150,40 @@ def test_a_product_of_laplace_and_gaussian_sites_on_one_axis_each():
     assert infer(both, engine).log_evidence == pytest.approx(2.0 * infer(alone, engine).log_evidence, abs=1e-6)
 
 
+def skew_and_heavy():
+    """A skew posterior on one axis, one with heavy tails on the other, and log Z by two integrals."""
+    kinds = {"skew": P.Exponential([0.7], [1]), "heavy": P.StudentT(loc=0.5, scale=0.3, df=3.0)}
+    alone = {
+        k: LatentLinearModel([GaussianFactor(cov=4.0, dim=1), SiteFactor(None, site)]) for k, site in kinds.items()
+    }
+    rows = np.eye(2)
+    sites = [SiteFactor(rows[:1], kinds["heavy"]), SiteFactor(rows[1:], kinds["skew"])]
+    log_z = sum(brute_force(model, infer(model, "gkl"), half_width=14.0)[0] for model in alone.values())
+    return LatentLinearModel([GaussianFactor(cov=4.0, dim=2), *sites]), log_z, alone
+
+
+def test_stacked_families_each_serve_the_coordinate_that_they_suit():
+    """Independent coordinates: the best of both families is the sum of two bounds in one dimension."""
+    model, log_z, alone = skew_and_heavy()
+    found = infer(model, AffineKL(base=Stacked([(SkewNormal(0.1), 1), (GeneralisedNormal(1.9), 1)])))
+    skew, heavy = (
+        infer(alone[k], AffineKL(base=b)) for k, b in (("skew", "skew-normal"), ("heavy", "generalised-normal"))
+    )
+    assert found.log_evidence == pytest.approx(skew.log_evidence + heavy.log_evidence, abs=1e-5)
+    assert found.log_evidence <= log_z
+    singles = [infer(model, AffineKL(base=name)).log_evidence for name in ("skew-normal", "generalised-normal")]
+    assert found.log_evidence > max(singles) + 1e-3
+
+
+def test_a_stack_of_one_family_is_that_family(tmp_path):
+    model = logistic_toy()
+    alone = infer(model, AffineKL(base=SkewNormal([0.5, 0.5])))
+    stacked = infer(model, AffineKL(base=Stacked([(SkewNormal(0.5), 1), (SkewNormal(0.5), 1)])))
+    assert stacked.log_evidence == pytest.approx(alone.log_evidence, abs=1e-6)
+    stacked.save(tmp_path / "stacked.latlin")
+    assert np.array_equal(load(tmp_path / "stacked.latlin").logpdf(np.ones(2)), stacked.logpdf(np.ones(2)))
+
+
 @pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("sites", SITES)
 def test_gradients_pass_finite_differences(base, sites):
@@ -161,6 +198,52 @@ def test_gradients_pass_finite_differences(base, sites):
         ahead = [bound.evaluate(point + k * h * direction, level)[0] for k in (-2, -1, 1, 2)]
         slope = (ahead[0] - 8.0 * ahead[1] + 8.0 * ahead[2] - ahead[3]) / (12.0 * h)
         assert slope == pytest.approx(gradient @ direction, abs=1e-6 * (1.0 + np.linalg.norm(gradient)))
+
+
+@pytest.mark.parametrize("base", [SkewNormal([1.0, -3.0]), SkewNormal(2.0), GeneralisedNormal(1.4), Normal()])
+def test_gradients_of_a_few_directions_pass_finite_differences(base):
+    bound, _ = setting(problem(3, SITES["logit"], 2.0, weight=1.5, offset=0.2), base, width=2)
+    point = bound.start() + 0.1 * np.random.default_rng(3).standard_normal(bound.start().size)
+    _, gradient = bound.evaluate(point, 1)
+    for direction in np.eye(point.size):
+        ahead = [bound.evaluate(point + k * 1e-3 * direction, 1)[0] for k in (-2, -1, 1, 2)]
+        slope = (ahead[0] - 8.0 * ahead[1] + 8.0 * ahead[2] - ahead[3]) / 12e-3
+        assert slope == pytest.approx(gradient @ direction, abs=1e-6 * (1.0 + np.linalg.norm(gradient)))
+
+
+@pytest.mark.parametrize("base", ["skew-normal", "gaussian-mixture"])
+def test_more_directions_hold_more_of_the_gain(base, tmp_path):
+    model = problem(3, SITES["poisson"], 2.0)
+    gaussian, whole = infer(model, "gkl").log_evidence, infer(model, AffineKL(base=base)).log_evidence
+    posts = [infer(model, AffineKL(base=base, rank=rank)) for rank in (1, 2, 3)]
+    bounds = [gaussian, *(post.log_evidence for post in posts)]
+    assert np.all(np.diff(bounds) > 1e-5)
+    assert bounds[-1] == pytest.approx(whole, abs=2e-6)
+    # the density is the one that the bound was computed for
+    w = posts[0].sample(200_000, random_state=0)
+    terms = log_joint(model, w) - posts[0].logpdf(w)
+    assert abs(terms.mean() - posts[0].log_evidence) < 4.0 * terms.std() / np.sqrt(200_000)
+    posts[0].save(tmp_path / "few.latlin")
+    assert np.array_equal(load(tmp_path / "few.latlin").mean, posts[0].mean)
+
+
+def test_the_first_direction_is_that_of_the_skew_site():
+    """One site of many dimensions is not Gaussian: one direction gains all there is."""
+    rng = np.random.default_rng(2)
+    skew = SiteFactor(rng.standard_normal((1, 40)) / 4.0, P.Exponential([3.0], [1]))
+    model = LatentLinearModel(
+        [GaussianFactor(dim=40), skew, SiteFactor(None, P.Gaussian(rng.standard_normal(40), 2.0))]
+    )
+    few = infer(model, AffineKL(base="skew-normal", rank=1))
+    gaussian = infer(model, "gkl").log_evidence
+    # log Z: everything but the one projection is Gaussian, so that it is an integral over that alone
+    rest = infer(LatentLinearModel([model.gaussians[0], model.sites[1]]), "exact")
+    x = np.linspace(-12.0, 12.0, 4001)
+    mean, sd = float(rest.project(skew.H).mean[0]), float(np.sqrt(rest.project(skew.H).variance[0]))
+    density = np.exp(-0.5 * x**2) / np.sqrt(2.0 * np.pi)
+    log_z = rest.log_evidence + np.log(np.trapezoid(density * np.exp(skew.potential.log_density(mean + sd * x)), x))
+    assert log_z >= few.log_evidence
+    assert few.log_evidence - gaussian > 0.8 * (log_z - gaussian)
 
 
 @pytest.mark.parametrize("base", BASES)
@@ -309,6 +392,8 @@ def test_families_that_promise_nothing_are_left_out(monkeypatch):
         ({"base": "levy"}, "base must be one of 'auto', 'normal'"),
         ({"base": "skew-normal", "optimise_shape": False}, "needs a base object"),
         ({"tol": 0.0}, "tol must be a number above 0"),
+        ({"rank": 0}, "rank must be"),
+        ({"rank": "a"}, "rank must be"),
     ],
 )
 def test_bad_options_are_refused(options, words):
@@ -327,7 +412,7 @@ def test_sites_without_an_expectation_are_refused():
 
 
 def test_every_family_has_a_name():
-    assert set(BASES) == set(FAMILIES)
+    assert set(BASES) - {"stacked"} == set(FAMILIES)
 
 
 @pytest.mark.filterwarnings("ignore::latlin.ConvergenceWarning")

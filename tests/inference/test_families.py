@@ -160,3 +160,27 @@ def test_sparse_priors_on_the_line(prior: Potential):
     assert ep.log_evidence == pytest.approx(np.log(z), abs=1e-4)
     assert ep.mean[0] == pytest.approx(mean, abs=1e-4)
     assert infer(model, "gkl").log_evidence < np.log(z) + 1e-6
+
+
+@pytest.mark.parametrize("H", [[[1.0, 1.0]], [[1.0, 1.0], [1.0, -0.5]]])
+def test_a_box_with_measurements_needs_no_other_prior(H):
+    """Ends on both sides of every coordinate: proper, whether or not the measurements determine all of them."""
+    H = np.array(H)
+    y = np.array([0.3, 0.1])[: len(H)]
+    measured = GaussianFactor(mean=y, H=H, cov=0.1 * np.eye(len(H)))
+    ep = infer(LatentLinearModel([SiteFactor(None, potentials.Interval([-1.0, -1.0], [1.0, 1.5])), measured]), "ep")
+    assert ep.converged
+    # the midpoint rule inside the box
+    a, b = (low + (high - low) * (np.arange(400) + 0.5) / 400 for low, high in ((-1.0, 1.0), (-1.0, 1.5)))
+    w = np.stack([part.ravel() for part in np.meshgrid(a, b, indexing="ij")], axis=-1)
+    p = np.exp(-5.0 * np.sum((y - w @ H.T) ** 2, axis=1)) / (0.2 * np.pi) ** (0.5 * len(H))
+    z = p.mean() * 2.0 * 2.5
+    mean = p @ w / p.sum()
+    sd = np.sqrt(p @ (w - mean) ** 2 / p.sum())
+    assert ep.log_evidence == pytest.approx(np.log(z), abs=0.05)
+    assert np.all(np.abs(ep.mean - mean) < 0.1 * sd)
+    assert np.all(np.abs(np.sqrt(ep.variance) / sd - 1.0) < 0.1)
+    if len(H) == 1:
+        open_box = SiteFactor(np.array([[1.0, 0.0]]), potentials.Interval(-1.0, np.inf))
+        with pytest.raises(ValueError, match="improper"):
+            infer(LatentLinearModel([open_box, measured]), "ep")

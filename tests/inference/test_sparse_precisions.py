@@ -110,6 +110,9 @@ def test_a_hundred_models_agree_with_their_dense_twins(seed):
     point = theirs.mean + np.random.default_rng(seed).standard_normal((3, len(theirs.mean)))
     found = ours.logpdf(case.origin + point @ case.basis.T)
     np.testing.assert_allclose(found, theirs.logpdf(point), rtol=1e-7, atol=1e-7)
+    # of the walk's τ: its precision is τQ, the twin's covariance I/τ
+    slope = precision_slope(ours, case.model.gaussians[0].precision)
+    np.testing.assert_allclose(slope, -np.sum(evidence_gradient(theirs).gaussians[0].d_cov), rtol=1e-9, atol=1e-8)
     for constraint in case.model.constraints:
         np.testing.assert_allclose(constraint.A @ ours.mean, constraint.e, atol=1e-9)
         draws = ours.sample(4, random_state=0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaincinv, gammaln, logsumexp, softmax
 
-from latlin.mixture.fixed import Coordinates, FixedParams, Gradient, KnownCovariance, Point
+from latlin.mixture.fixed import FixedParams, FreeVector, Gradient, KnownCovariance, RootBelief
 from latlin.mixture.gradients import (
     Draws,
     compare_estimators,
@@ -39,7 +39,7 @@ def problem():
         DirichletWeights(0.6, 2), KnownCovariance(np.array([0.3, -0.2]), np.array([[6.0, 1.0], [1.0, 4.0]]), sigma)
     )
     root = np.array([[[0.6, 0.0], [0.2, 0.4]], [[0.5, 0.0], [-0.1, 0.3]]])
-    point = Point(np.array([5.3, 3.1]), np.array([[-1.6, -2.2], [1.0, 1.9]]), root)
+    point = RootBelief(np.array([5.3, 3.1]), np.array([[-1.6, -2.2], [1.0, 1.9]]), root)
     data = make_rows(x, None)
     return mixture, data, point, mixture.evaluate(data, point.belief()).moments
 
@@ -80,7 +80,7 @@ def test_exact_gradient_passes_finite_differences(problem):
 
 def test_free_coordinates_round_trip_and_chain_rule(problem):
     mixture, data, point, moments = problem
-    coordinates = Coordinates.of(mixture.components, 2)
+    coordinates = FreeVector.of(mixture.components, 2)
     flat = coordinates.flatten(point)
     for a, b in zip(coordinates.unflatten(flat), point, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
@@ -164,7 +164,7 @@ def test_importance_gradient_is_that_of_the_importance_bound(problem):
     """Against the derivative of the bound at common random numbers, along random directions."""
     mixture, data, point, _ = problem
     rng = np.random.default_rng(5)
-    coordinates = Coordinates.of(mixture.components, 2)
+    coordinates = FreeVector.of(mixture.components, 2)
     flat = coordinates.flatten(point)
     sets, size, h = 600, 3, 1e-4
     uniform, noise = rng.random((sets * size, 2)), rng.standard_normal((sets * size, 2, 2))
@@ -197,7 +197,7 @@ def test_importance_bound_rises_from_the_elbo_to_the_evidence():
     moments = of_labels(mixture.components, x, np.ones(6), (x[:, 0] > 0).astype(int), 2)
     for _ in range(50):
         elbo, moments = mixture.evaluate(data, mixture.belief(moments))
-    point = Point.of(mixture.belief(moments))
+    point = RootBelief.of(mixture.belief(moments))
     rng = np.random.default_rng(6)
     estimates = [importance_bound(mixture, data, point, size, 1000 // size + 100, rng) for size in (1, 5, 50)]
     values = [elbo] + [estimate.value for estimate in estimates]

@@ -6,10 +6,10 @@ from scipy.special import softmax
 
 from latlin.mixture import BayesianGaussianMixture
 from latlin.mixture.climbs import make_climb
-from latlin.mixture.fitting import rank_moves
 from latlin.mixture.moments import of_labels
+from latlin.mixture.moves import entropy_between, evidence, expected, rank_moves
 from latlin.mixture.settings import options_of
-from latlin.mixture.sweep import entropy_between, evidence, expected, make_rows
+from latlin.mixture.sweep import make_rows
 
 COVARIANCES = ["fixed", "spherical", "diagonal", "full", "tied"]
 CENTRES = np.array([[0.0, 0.0, 6.0], [9.0, 0.0, 0.0], [0.0, 9.0, 0.0], [-9.0, 0.0, 0.0]])

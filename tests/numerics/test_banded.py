@@ -76,6 +76,15 @@ def test_a_matrix_that_is_not_positive_definite_has_no_factor_in_a_band_either()
     assert place == 20
 
 
+@pytest.mark.parametrize("width", [0, 1, 3])
+def test_products_of_a_band(width):
+    matrix = banded_matrix(40, width, 0)
+    analysis, v = analyse(matrix), np.random.default_rng(1).standard_normal(40)
+    np.testing.assert_allclose(analysis.times_band(analysis.values(matrix), v), matrix @ v, rtol=1e-12)
+    for other in (banded_matrix(40, 1, 2), banded_matrix(40, 1, 0, True, True)):
+        assert analyse(other).times_band(analyse(other).values(other), v) is None
+
+
 def test_patterns_that_would_be_padded_or_are_wide_are_no_bands():
     side = 12
     line = sparse.diags_array([np.ones(side - 1)] * 2, offsets=[-1, 1])

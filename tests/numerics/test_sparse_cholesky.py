@@ -239,6 +239,26 @@ def test_columns_that_all_rows_have_are_kept_apart(missing):
     np.testing.assert_allclose(gram.squares((Z + Z.T)[i, j]), np.sum(dense @ (Z + Z.T) * dense, axis=1), atol=1e-12)
 
 
+@pytest.mark.parametrize("twice", [False, True])
+def test_rows_of_one_entry_each_add_to_the_diagonal(twice):
+    rng = np.random.default_rng(3)
+    columns = rng.integers(6, size=9) if twice else rng.permutation(9)
+    dim = 6 if twice else 9
+    rows = sparse.csr_array((rng.standard_normal(9), columns, np.arange(10)), shape=(9, dim))
+    chain = sparse.diags_array([-np.ones(dim - 1), np.full(dim, 2.5), -np.ones(dim - 1)], offsets=[-1, 0, 1])
+    analysis = analyse(sparse.csr_array(chain))
+    gram, weights = WeightedGram(analysis, rows), rng.standard_normal(9)
+    H = rows.toarray()
+    np.testing.assert_allclose(gram.total(weights), analysis.values(sparse.csr_array(H.T * weights @ H)), atol=1e-14)
+    before = rng.standard_normal(len(analysis.indices))
+    np.testing.assert_allclose(gram.added(before, weights), before + gram.total(weights), atol=1e-14)
+    Z = np.linalg.inv(chain.toarray())
+    inside = np.where(np.abs(np.subtract.outer(np.arange(dim), np.arange(dim))) <= 1, Z, 0.0)
+    np.testing.assert_allclose(
+        gram.squares(analysis.values(sparse.csr_array(inside))), np.einsum("nd,de,ne->n", H, Z, H), atol=1e-14
+    )
+
+
 def test_rows_with_the_same_columns_share_their_pairs():
     rng = np.random.default_rng(3)
     # so many kinds that some meet in the table of kinds

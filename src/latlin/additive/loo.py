@@ -5,13 +5,15 @@ leaves the posterior without that row, and the integral of its likelihood over t
 density (Vehtari and others 2016). Rows change the posterior of the hyperparameters θ too,
 p(θ | y₋ₙ) ∝ p(θ | y)/p(yₙ | y₋ₙ, θ), so that densities at several θ are averaged harmonically. A whole group is left
 out in the same way, all at once. Rows in blocks are left out where they are, in one pass: a stand-in of Gaussian KL
-follows from the marginal of its row, so that nothing needs to be kept of a fit.
+follows from the marginal of its row, so that nothing needs to be kept of a fit. The rows of some groups at a time are
+brought together from all blocks, as many groups as fit into one table of limited length.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,8 @@ from latlin.additive.frame import column
 from latlin.additive.predict import PredictedComponent
 from latlin.additive.problem import AdditiveProblem, Cavity, cavities
 from latlin.distributed.blocks import Block
+from latlin.distributed.dask_blocks import FrameRows
+from latlin.inference.blocks import Observed
 from latlin.inference.engine import Engine
 from latlin.inference.ep.engine import ExpectationPropagation
 from latlin.inference.evidence.engine_terms import CurvedEvidence, ExpectedEvidence, TiltedEvidence
@@ -38,6 +42,8 @@ from latlin.potentials.base import Potential
 
 #: share of the effective number of hyperparameter values that a row must leave
 SPREAD = 0.2
+#: rows of a table into which groups of rows in blocks are brought together
+TOGETHER = 100_000
 
 
 @dataclass(frozen=True)
@@ -109,10 +115,10 @@ def left_out(
     """Leave out rows, or all rows of each label of a column, wherever the training rows are."""
     if not fits or problem is None:
         raise ValueError("loo() needs the training rows, which a model from a file does not have")
-    if isinstance(problem, BlockProblem) and group is None:
-        return leave_one_out_of_blocks(components, fits, problem)
-    if frame is None:
-        raise ValueError(f"loo({group!r}) needs the rows of a group in one place: fit to a table in memory")
+    if isinstance(problem, BlockProblem):
+        _refuse_other_stand_ins(fits)
+        out = leave_one_out_of_blocks if group is None else partial(leave_group_out_of_blocks, group=group)
+        return out(components, problem)
     return leave_one_out(components, fits, problem, None if group is None else column(frame, group))
 
 
@@ -132,10 +138,8 @@ def leave_one_out(
     names, codes = np.unique(labels, return_inverse=True)
     rows = np.arange(len(codes)) if problem.copies is None else problem.copies
     members = [np.unique(rows[codes == k], return_counts=True) for k in range(len(names))]
-    found = np.array([_groups_out(fit, problem, members) for fit in fits])
-    pointwise = _harmonic(log_share, found)
-    spread = _spread(np.exp(log_share[:, None] - found + pointwise), np.exp(log_share))
-    return LeaveOneOut(pointwise, np.zeros(0), np.zeros(0), spread, names)
+    found = np.array([[_group_out(fit, problem, *one) for one in members] for fit in fits])
+    return _told_of_groups(log_share, found, names)
 
 
 def _spread(without: Array, share: Array) -> Array:
@@ -178,13 +182,21 @@ def _told(found: Array) -> LeaveOneOut:
     return LeaveOneOut(found[0], found[1], found[2], found[3], np.arange(found.shape[1]))
 
 
-def leave_one_out_of_blocks(
-    components: Sequence[PredictedComponent], fits: Sequence[Posterior], problem: BlockProblem
-) -> LeaveOneOut:
-    """Leave out rows that are in blocks, in one pass; four numbers per row come back."""
+def _told_of_groups(log_share: Array, logs: Array, names: NDArray[Any]) -> LeaveOneOut:
+    """From log densities of groups, one row for each value of the hyperparameters."""
+    pointwise = _harmonic(log_share, logs)
+    spread = _spread(np.exp(log_share[:, None] - logs + pointwise), np.exp(log_share))
+    return LeaveOneOut(pointwise, np.zeros(0), np.zeros(0), spread, names)
+
+
+def _refuse_other_stand_ins(fits: Sequence[Posterior]) -> None:
     other = next((fit.engine for fit in fits if not isinstance(fit.evidence_term, ExpectedEvidence)), None)
     if other is not None:
         raise ValueError(f"loo() of rows in blocks needs the engine 'gkl' or 'exact', got {other!r}")
+
+
+def leave_one_out_of_blocks(components: Sequence[PredictedComponent], problem: BlockProblem) -> LeaveOneOut:
+    """Leave out rows that are in blocks, in one pass; four numbers per row come back."""
     readings = [problem.reading(component.values) for component in components]
     log_share = np.log([component.share for component in components])
     found = problem.blocks.each(rows_left_out, readings, [component.density for component in components], log_share)
@@ -194,21 +206,75 @@ def leave_one_out_of_blocks(
 def rows_left_out(block: Block, readings: list[AdditiveReading], densities: list[Any], log_share: Array) -> Array:
     """What leaving out one row after the other gives, of shape (4, rows of the block).
 
-    With g = ∂⟨ψ⟩/∂m and γ = −2 ∂⟨ψ⟩/∂s² of a row with weight w, the cavity has the precision 1/s² − wγ and the mean
-    m − w g · variance.
+    The cavity of a row has the precision 1/s² − γ and the mean m − g · variance.
     """
     parts = []
     for reading, density in zip(readings, densities, strict=True):
         seen = reading(block)
-        at, sites = density.project(sparse.csr_array(seen.rows)), seen.sites
-        mean, s2 = np.asarray(at.mean) + sites.offset, np.maximum(np.asarray(at.variance), 1e-300)
-        expected = seen.potential.expected_log(mean, s2)
-        k = np.clip(-2.0 * sites.weight * expected.d_var * s2, None, 1.0 - 1e-6)
+        mean, s2, gamma, g = _stand_ins(seen, density)
+        k = np.clip(gamma * s2, None, 1.0 - 1e-6)
         variance = s2 / (1.0 - k)
-        cavity = Cavity(mean - variance * sites.weight * expected.d_mean, variance, k)
+        cavity = Cavity(mean - variance * g, variance, k)
         y = observe(reading.read.response, reading.family, block.X, reading.classes).y
         parts.append(_left_out(seen.potential, cavity, y, reading.family.whole))
     return _mixed(log_share, parts)
+
+
+def _stand_ins(seen: Observed, density: Any) -> tuple[Array, Array, Array, Array]:
+    """Means m and variances s² of linear predictors, and of their stand-ins γ = −2w ∂⟨ψ⟩/∂s² and g = w ∂⟨ψ⟩/∂m."""
+    at, sites = density.project(sparse.csr_array(seen.rows)), seen.sites
+    mean, s2 = np.asarray(at.mean) + sites.offset, np.maximum(np.asarray(at.variance), 1e-300)
+    expected = seen.potential.expected_log(mean, s2)
+    return mean, s2, -2.0 * sites.weight * expected.d_var, sites.weight * expected.d_mean
+
+
+def leave_group_out_of_blocks(
+    components: Sequence[PredictedComponent], problem: BlockProblem, group: str
+) -> LeaveOneOut:
+    """Leave out all rows of each label of a column, wherever they are: one pass to count them, and one per table."""
+    labels, counts = zip(*problem.blocks.each(labels_within, group), strict=True)
+    names, codes = np.unique(np.concatenate(labels), return_inverse=True)
+    # labels of one table after the other, each of at most `TOGETHER` rows or of one label
+    ends = np.cumsum(np.bincount(codes, np.concatenate(counts)))
+    tables = np.split(names, np.flatnonzero(np.diff(ends // TOGETHER)) + 1)
+    found = [_groups_together(components, problem, group, some) for some in tables]
+    log_share = np.log([component.share for component in components])
+    return _told_of_groups(log_share, np.concatenate(found, axis=1), names)
+
+
+def labels_within(block: Block, group: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The labels of a block, and how many rows each has."""
+    names, counts = np.unique(column(block.X, group), return_counts=True)
+    return names, counts
+
+
+def rows_labelled(block: Block, group: str, labels: NDArray[Any]) -> FrameRows:
+    """The rows of a block that have one of the labels."""
+    return FrameRows.of(block.X)[np.isin(column(block.X, group), labels)]
+
+
+def _groups_together(
+    components: Sequence[PredictedComponent], problem: BlockProblem, group: str, names: NDArray[Any]
+) -> Array:
+    """log p(y_group | the others) of some groups at every value of the hyperparameters."""
+    parts = problem.blocks.each(rows_labelled, group, names)
+    table = FrameRows.of({name: np.concatenate([part[name] for part in parts]) for name in parts[0].columns})
+    codes = np.searchsorted(names, column(table, group))
+    members = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
+    found = []
+    for component in components:
+        seen = problem.reading(component.values)(Block(table))
+        mean, _, gamma, g = _stand_ins(seen, component.density)
+        H, offset = sparse.csr_array(seen.rows), seen.sites.offset
+        # −½γx² + νx has the slope g at m
+        nu = g + gamma * (mean - offset)
+        groups = [Observed(H[k], seen.potential.select(k), None, offset[k]) for k in members]
+        stand_ins = [(gamma[k], nu[k]) for k in members]
+        engine = GaussianKL()
+        found.append(
+            [_evidence_left_out(component.density, *one, engine) for one in zip(groups, stand_ins, strict=True)]
+        )
+    return np.array(found)
 
 
 def _weight(problem: AdditiveProblem) -> Array:
@@ -223,32 +289,39 @@ def _pit(potential: Potential, at: Cavity, y: Array, whole: bool) -> Array:
     return np.asarray(0.5 * (upper + described.cdf(y - 1.0)) if whole else upper)
 
 
-def _groups_out(
-    fit: Posterior, problem: AdditiveProblem, members: list[tuple[NDArray[Any], NDArray[Any]]]
-) -> list[float]:
-    """log p(y_group | the others) of every group at one value of the hyperparameters."""
-    return [_group_out(fit, problem, rows, count) for rows, count in members]
-
-
 def _group_out(fit: Posterior, problem: AdditiveProblem, rows: NDArray[np.int64], count: NDArray[np.int64]) -> float:
-    """The cavity of several rows: covariance S(I − ΓS)⁻¹ and mean (I − SΓ)⁻¹(m − Sν); then a small model of its own."""
+    """log p(y_group | the others) at one value of the hyperparameters."""
     assert fit.sites is not None  # checked by the caller
     share = count / _weight(problem)[rows]
     gamma, nu = (share * np.asarray(part)[rows] for part in fit.sites)
     H = problem.design[rows]
-    start = H @ problem.mean
-    S = joint_covariance(fit, H)
-    m = np.asarray(fit.project(H).mean) - start
-    turn = np.eye(len(rows)) - S * gamma
-    mean = np.linalg.solve(turn, m - S @ nu)
+    # stand-ins count from the prior mean: −½γ(x − s)² + ν(x − s) has the linear part ν + γs
+    nu = nu + gamma * (H @ problem.mean)
+    (site,) = in_memory(fit.model).sites
+    seen = Observed(H, site.potential.select(rows), count.astype(float), problem.offset[rows])
+    return _evidence_left_out(fit.density, seen, (gamma, nu), _engine_of(fit))
+
+
+def _evidence_left_out(density: Any, seen: Observed, stand_ins: tuple[Array, Array], engine: Engine) -> float:
+    """The evidence of some rows under the posterior without their stand-ins, as a small model of its own.
+
+    Of v, the coefficients w that these rows have or their linear predictors Hw, whatever is fewer, with the rows
+    x = Rv and the posterior N(m, S): without RᵀΓR and Rᵀν the covariance is (I − SRᵀΓR)⁻¹S and the mean
+    (I − SRᵀΓR)⁻¹(m − SRᵀν).
+    """
+    H, (gamma, nu) = seen.rows, stand_ins
+    used = np.unique(H.indices)
+    few = len(used) < H.shape[0]
+    B = sparse.csr_array(sparse.eye_array(H.shape[1], format="csr")[used]) if few else H
+    R = H[:, used].toarray() if few else np.eye(H.shape[0])
+    S = np.asarray(B @ density.times_covariance(B.T.toarray()))
+    turn = np.eye(len(S)) - S @ (R.T * gamma) @ R
+    mean = np.linalg.solve(turn, B @ np.asarray(density.mean) - S @ (R.T @ nu))
     values, vectors = np.linalg.eigh(_symmetric(np.asarray(np.linalg.solve(turn, S), float)))
     kept = values > 1e-12 * max(values.max(), 1e-300)
-    root = vectors[:, kept] * np.sqrt(values[kept])
-    (site,) = in_memory(fit.model).sites
-    offset = mean + start + problem.offset[rows]
-    sites = SiteFactor(root, site.potential.select(rows), weight=count.astype(float), offset=offset)
-    small = LatentLinearModel([GaussianFactor(dim=root.shape[1]), sites])
-    return float(infer(small, _engine_of(fit)).log_evidence)
+    root = R @ (vectors[:, kept] * np.sqrt(values[kept]))
+    sites = SiteFactor(root, seen.potential, seen.weight, R @ mean + seen.sites.offset)
+    return float(infer(LatentLinearModel([GaussianFactor(dim=root.shape[1]), sites]), engine).log_evidence)
 
 
 def _engine_of(fit: Posterior) -> Engine:
@@ -259,16 +332,6 @@ def _engine_of(fit: Posterior) -> Engine:
         case CurvedEvidence():
             return Laplace()
     return GaussianKL()
-
-
-def joint_covariance(fit: Posterior, H: Any) -> Array:
-    """H S Hᵀ of some rows."""
-    density: Any = fit.density
-    if hasattr(density, "joint_covariance"):
-        return np.asarray(density.joint_covariance(H))
-    used = np.unique(H.indices)
-    part = H[:, used].toarray()
-    return np.asarray(part @ density.covariance()[np.ix_(used, used)] @ part.T)
 
 
 def _symmetric(matrix: Array) -> Array:

@@ -33,11 +33,14 @@ from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.potentials.base import Potential
+from latlin.potentials.checks import told_by_rows
 
 #: ⟨r_i r_j⟩ on the entries of a block of the prior's precision, by where it begins and how many there are
 Moments = dict[tuple[int, int], tuple[NDArray[Any], Array]]
 #: share of distinct rows up to which equal ones become one row with a weight
 SAVED = 0.67
+#: coefficients at most whose names messages use
+MOST_NAMES = 10_000
 #: rows of a part that tell it of the whole
 TOLD = 5_000
 
@@ -75,6 +78,11 @@ class AdditiveProblem:
     def spans(self) -> tuple[slice, ...]:
         """Where the coefficients of each part are."""
         return spans_of(self.parts)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Of the coefficients; None where they are too many to be read."""
+        return tuple(name for part in self.parts for name in part.names) if self.dim <= MOST_NAMES else None
 
     @cached_property
     def mean(self) -> Array:
@@ -257,6 +265,9 @@ def make_problem(
 ) -> AdditiveProblem:
     """The problem of a table: every term is prepared for its rows, and the priors that were given are known ones."""
     observed = observe(read.response, family, frame)
+    if not family.ordered:
+        with told_by_rows():
+            family.potential(observed, {})
     offset = offset_of(read, frame, some_rows(frame))
     unit = family.unit(observed, offset)
     around = Surroundings(unit, family.centre(observed, offset), graph, priors)

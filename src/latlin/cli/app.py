@@ -34,6 +34,7 @@ from latlin.cli.options import (
     ModelFile,
     Numbers,
     PriorScale,
+    Quantile,
     Quiet,
     Reference,
     SafeCsv,
@@ -86,6 +87,7 @@ def fit(
     exposure: Exposure = "",
     trials: Trials = "",
     event: Event = "",
+    quantile: Quantile = None,
     frequency: Frequency = "",
     coding: Coding = "treatment",
     reference: Reference = None,
@@ -116,7 +118,7 @@ def fit(
             table = read_shown(quiet, data, sep, decimal, missing_values, frequency)
             fit_formula(table, formula, stated, How(engine, graph, draws), out, screen(), quiet)
             return
-        levelling, others, kinds = (coding, reference), (exposure, trials, event), (dates, numbers, decimal)
+        levelling, others, kinds = (coding, reference), (exposure, trials, event, quantile), (dates, numbers, decimal)
         choices = _choices(target, family, missing, drop, categorical, levels, levelling, others, kinds)
         folds_of_table = 5 if folds is None else checked_folds(folds)
         how = Fitting(engine, scale_of(prior_scale), folds_of_table, quiet or verbose, verbose, draws)
@@ -198,6 +200,7 @@ def compare(
     exposure: Exposure = "",
     trials: Trials = "",
     event: Event = "",
+    quantile: Quantile = None,
     frequency: Frequency = "",
     coding: Coding = "treatment",
     reference: Reference = None,
@@ -230,7 +233,7 @@ def compare(
             stated, way = _stated(given | {"folds": None}, family or "auto"), How(engine or "auto", graph)
             return _write_rows(out, compare_formulas(read_shown(quiet, *place), formula, stated, way, screen(), quiet))
         families, engines = split(family), split(engine)
-        levelling, others, kinds = (coding, reference), (exposure, trials, event), (dates, numbers, decimal)
+        levelling, others, kinds = (coding, reference), (exposure, trials, event, quantile), (dates, numbers, decimal)
         choices = _choices(target, [*families, "auto"][0], missing, drop, categorical, levels, levelling, others, kinds)
         how = Trying(families, engines, scale_of(prior_scale), checked_folds(folds), quiet, group, time)
         if _in_memory(data, scheduler, frequency):
@@ -332,7 +335,7 @@ def _choices(
     categorical: list[str] | None,
     levels: str,
     levelling: tuple[str, list[str] | None],
-    others: tuple[str, str, str],
+    others: tuple[str, str, str, float | None],
     kinds: tuple[list[str] | None, list[str] | None, str],
 ) -> Any:
     from latlin.cli.models import Choices
@@ -343,6 +346,7 @@ def _choices(
     columns = (names_of(drop), names_of(categorical), ordered := tuple(split(levels)), references)
     # who orders three levels or more has said that the target is ordinal
     family = "ordinal" if family == "auto" and len(ordered) > 2 else family
+    family = "quantile" if family == "auto" and others[-1] is not None else family
     return Choices(target, family, missing, *columns, *others, names_of(dates), names_of(numbers), decimal)
 
 

@@ -11,7 +11,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.console import Console
 
-from latlin.cli.models import Choices, FittedModel, Prepared, describe_encoding, diagnosis, make_estimator, save_model
+from latlin.cli.models import (
+    Choices,
+    FittedModel,
+    Prepared,
+    describe_encoding,
+    describe_quantile,
+    diagnosis,
+    make_estimator,
+    save_model,
+    with_quantile,
+)
 from latlin.cli.screen import decimal, plain, steps, table
 from latlin.datasets.columns import listed
 from latlin.datasets.encoding import Encoding, checked_missing, listed_gaps
@@ -107,7 +117,8 @@ def beside_rival(prepared: Prepared, how: Fitting, seen: Assessment) -> str:
     other = make_estimator(replace(prepared.target, family=rival), how.engine, how.prior_scale)
     score, _ = held_out_score(other, prepared.X, prepared.y, folds=how.folds, offset=prepared.offset)
     scores = f"{prepared.target.family} {seen.log_density:.3f}, {rival} {score:.3f}"
-    return f" Mean log probability per held-out row: {scores}."
+    agree = "agree" if score <= seen.log_density else f"would rather have {rival}"
+    return f" Mean log probability per held-out row: {scores}; held-out rows {agree}."
 
 
 def assessed(
@@ -298,7 +309,8 @@ def learn(seen: dict[str, ColumnSummary], choices: Choices, ask: Callable[[Guess
         guess = guess_family(goal.series)
         family = guess.family or ask(guess)
         notes = [f"Family {family}, because {guess.reason}."] if guess.family else []
-    target = learn_target(goal.series, family, choices.levels)
+    target = with_quantile(learn_target(goal.series, family, choices.levels), choices)
+    notes += describe_quantile(target)
     notes += [f"{goal.missing} rows without a target were left out."] if goal.missing else []
     return LearntEncoding(encoding, target, [s.described() for s in seen.values()], notes, gaps, goal.present)
 

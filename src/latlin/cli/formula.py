@@ -20,6 +20,7 @@ from latlin.cli.screen import table as screen_table
 from latlin.datasets.gaps import named_columns
 from latlin.datasets.table import Frame, read_table
 from latlin.numerics.archive import load_with_card, save_with_card
+from latlin.potentials.checks import RefusedSites
 from latlin.report.additive import render_additive
 from latlin.report.additive_words import AdditiveFacts, describe_additive
 
@@ -63,8 +64,9 @@ def fit_formula(
         facts = describe_additive(model, ready.frame, how.draws)
         advance()
     console.print(plain_lines("\n".join([f"{len(ready.frame)} rows.", *ready.notes, *chosen, *facts.conclusion(), ""])))
-    console.print(plain_lines(repr(model.summary())))
-    if "[T." in repr(model.summary()):
+    table_of_effects = repr(model.summary())
+    console.print(plain_lines(table_of_effects))
+    if "[T." in table_of_effects and "Levels are compared" not in table_of_effects:
         console.print(
             plain_lines("column[T.level] is the difference of that level from the first level of its column.")
         )
@@ -179,16 +181,29 @@ def report_formula(model: Additive, title: str | None) -> str:
 
 def _fitted(frame: Frame, formula: str, families: Sequence[str], how: How) -> tuple[AdditiveModel, list[str]]:
     """The model of a formula, and why its family was chosen where there are several."""
-    models = [
-        AdditiveModel(formula, family, engine=how.engine).fit(frame, graph=how.neighbours()) for family in families
-    ]
+    made = [AdditiveModel(formula, family, engine=how.engine) for family in families]
+    try:
+        models = [model.fit(frame, graph=how.neighbours()) for model in made]
+    except RefusedSites as error:
+        # rows of a table are counted from one
+        raise ValueError(error.of_rows(np.arange(1, len(frame) + 1))) from None
     if len(models) == 1:
         return models[0], []
+    left_out = [float(model.loo().elpd) for model in models]
     by_evidence = all(model.evidence_kind_ != "none" for model in models)
-    scores = [model.log_evidence_ if by_evidence else model.loo().elpd for model in models]
+    scores = [float(model.log_evidence_) for model in models] if by_evidence else left_out
     best = int(np.argmax(scores))
-    listed = " against ".join(
-        f"{families[k]} {scores[k]:.2f}" for k in sorted(range(len(models)), key=lambda k: -scores[k])
-    )
     what = "log evidence" if by_evidence else "leave-one-out log density"
-    return models[best], [f"Family {families[best]} was chosen by its {what}: {listed}."]
+    said = f"Family {families[best]} was chosen by its {what}: {_ranked(families, scores)}."
+    if by_evidence:
+        agree = (
+            "agree" if left_out[best] == max(left_out) else f"would rather have {families[int(np.argmax(left_out))]}"
+        )
+        said += f" Log density of rows left out one by one: {_ranked(families, left_out)}; these {agree}."
+    return models[best], [said]
+
+
+def _ranked(families: Sequence[str], scores: Sequence[float]) -> str:
+    """Families with their scores, best first."""
+    order = sorted(range(len(scores)), key=lambda k: -scores[k])
+    return " against ".join(f"{families[k]} {scores[k]:.2f}" for k in order)

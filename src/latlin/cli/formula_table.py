@@ -26,6 +26,7 @@ INSTEAD = {
     "folds": "rows are left out one by one, without folds",
     "time": "rows are left out one by one, in no order",
     "coding": "levels are compared with the first of them, or with the one that --reference names",
+    "quantile": "in Python, AdditiveModel takes family=AsymmetricLaplace(0.9) of latlin.potentials",
     "prior_scale": "in Python, AdditiveModel takes priors=",
     "scheduler": "in Python, fit takes Dask data frames",
     **dict.fromkeys(("dates", "levels"), "prepare the column in the table first"),

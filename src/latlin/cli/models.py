@@ -33,7 +33,9 @@ from latlin.datasets.target import (
     kind_of,
     learn_target,
 )
+from latlin.inference.diagnosis.diagnose import WORDS
 from latlin.numerics.archive import load_with_card, save_with_card
+from latlin.numerics.options import number
 from latlin.report.facts import VERDICT, Facts
 
 ESTIMATORS: dict[str, type] = {
@@ -48,6 +50,7 @@ ESTIMATORS: dict[str, type] = {
     "robust": linear.RobustRegression,
     "sparse": linear.SparseRegression,
     "beta": linear.BayesianBetaRegression,
+    "quantile": linear.BayesianQuantileRegression,
 }
 #: families of all classes together, which have one engine
 JOINT = ("softmax", "multinomial-probit")
@@ -83,6 +86,7 @@ class Choices(NamedTuple):
     exposure: str = ""
     trials: str = ""
     event: str = ""
+    quantile: float | None = None
     dates: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     decimal: str = "."
@@ -144,9 +148,16 @@ def _prepared(frame: Frame, choices: Choices, family: str, notes: list[str]) -> 
     y = target.encode(rows[choices.target])
     if target.beside:
         y = np.column_stack([y, target.numbers(rows, target.beside)])
+    if kind_of(target.family) in BESIDE:
+        target.refuse_impossible(y)
     offset = log_exposure(target, rows)
     guessed = bool(notes)
-    notes = [*notes, *more, *describe_encoding(encoding, encoded.gaps, int(np.sum(~encoded.kept)))]
+    notes = [
+        *notes,
+        *more,
+        *describe_quantile(target),
+        *describe_encoding(encoding, encoded.gaps, int(np.sum(~encoded.kept))),
+    ]
     if len(y) < 2:
         raise ValueError(f"only {len(y)} rows are left to fit")
     return Prepared(encoded.matrix, y, encoding, target, columns, notes, offset, guessed)
@@ -206,7 +217,24 @@ def with_columns(target: Target, choices: Choices) -> Target:
             raise ValueError(f"--{wanted} is for the family {suits}, not for {target.family!r}")
     if choices.exposure and target.family not in EXPOSED:
         raise ValueError(f"--exposure is for counts and amounts, not for the family {target.family!r}")
-    return replace(target, beside=choices.trials or choices.event, exposure=choices.exposure)
+    return with_quantile(replace(target, beside=choices.trials or choices.event, exposure=choices.exposure), choices)
+
+
+def with_quantile(target: Target, choices: Choices) -> Target:
+    """The target with the quantile to explain, the median unless given."""
+    if choices.quantile is None:
+        return target
+    if target.family != "quantile":
+        raise ValueError(f"--quantile is for the family quantile, not for {target.family!r}")
+    return replace(target, quantile=number("quantile", choices.quantile, above=0.0, below=1.0))
+
+
+def describe_quantile(target: Target) -> list[str]:
+    """What a quantile regression explains, in a sentence."""
+    if target.family != "quantile":
+        return []
+    share = f"{100 * target.quantile:g} %"
+    return [f"Explained is the {share} quantile of {target.name}: {share} of new rows lie below it."]
 
 
 def log_exposure(target: Target, rows: Frame) -> NDArray[np.float64] | None:
@@ -214,8 +242,9 @@ def log_exposure(target: Target, rows: Frame) -> NDArray[np.float64] | None:
     if not target.exposure:
         return None
     exposure = target.numbers(rows, target.exposure)
-    if not np.all(exposure > 0.0):
-        raise ValueError(f"the exposure {target.exposure!r} must be positive, got {exposure.min():g}")
+    if np.any(bad := ~(exposure > 0.0)):
+        where = f"in {np.count_nonzero(bad)} rows, first in row {np.flatnonzero(bad)[0] + 1}"
+        raise ValueError(f"the exposure {target.exposure!r} must be positive, got {exposure[bad][0]:g} {where}")
     return np.asarray(np.log(exposure))
 
 
@@ -235,6 +264,8 @@ def make_estimator(
         options["family"] = target.family
     if target.family == "ordinal":
         options["order"] = target.labels
+    if target.family == "quantile":
+        options["quantile"] = target.quantile
     if target.family in ESTIMATORS:
         return ESTIMATORS[target.family](**options)
     return BY_FAMILY[kind_of(target.family)](target.family, **options)
@@ -272,17 +303,24 @@ def checked_interval(interval: float) -> float:
 
 
 def diagnosis(estimator: Any, rows: int, most: int = USUAL_DRAWS) -> list[tuple[str, str]]:
-    """What draws say about the approximation, as label and words; nothing for a point estimate or several classes."""
-    posterior = estimator.posterior_
+    """What draws say about the approximation, as label and words, of several classes the worst; nothing of a mode."""
     finding = [("family", words)] if (words := getattr(estimator, "finding_", "")) else []
-    if isinstance(posterior, list) or posterior.evidence_kind in ("none", "exact"):
+    posteriors = estimator.posterior_ if isinstance(estimator.posterior_, list) else [estimator.posterior_]
+    kind = posteriors[0].evidence_kind
+    if kind == "none":
         return finding
-    parts = len(getattr(posterior.model, "parts", (None,)))  # one model per value of the hyperparameters
-    cheap = int(np.clip(EVALUATIONS // max(rows * parts, 1), FEWEST_DRAWS, most))
-    found = posterior.diagnose(cheap if most == USUAL_DRAWS else most, random_state=0)
+    if kind == "exact":
+        word, reason = posteriors[0].caution or ("accurate", "this posterior is exact, given the scales")
+        return [(VERDICT, f"{word}: {reason}"), *finding]
+    parts = len(getattr(posteriors[0].model, "parts", (None,)))  # one model per value of the hyperparameters
+    cheap = int(np.clip(EVALUATIONS // max(rows * parts * len(posteriors), 1), FEWEST_DRAWS, most))
+    draws = cheap if most == USUAL_DRAWS else most
+    each = [posterior.diagnose(draws, random_state=0) for posterior in posteriors]
+    worst = max(range(len(each)), key=lambda k: WORDS.index(each[k].verdict))
+    found, of = each[worst], "" if len(each) == 1 else f"class {estimator.classes_[worst]}: "
     low, high = found.evidence_interval
     lines = [
-        (VERDICT, f"{found.verdict}: {found.reason}"),
+        (VERDICT, f"{found.verdict}: {of}{found.reason}"),
         ("k̂", f"{found.k_hat:.2f} (above 0.7 the draws cannot be trusted)"),
         ("log evidence by importance sampling", f"{found.log_evidence:.3f} ± {found.log_evidence_se:.2g}"),
         ("it lies between", f"{low:.3f} and {high:.3f}"),

@@ -53,6 +53,12 @@ Trials = Annotated[str, typer.Option(metavar="COLUMN", help="The column of trial
 Event = Annotated[
     str, typer.Option(metavar="COLUMN", help="The column of events (1 seen, 0 censored), for survival times.")
 ]
+Quantile = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE", help="Explain the value below which this share of rows lies: 0.9; the median is 0.5."
+    ),
+]
 Scheduler = Annotated[
     str | None, typer.Option(help="Rows in blocks, by Dask: threads, local (processes) or a scheduler's address.")
 ]
@@ -77,7 +83,7 @@ FamilyName = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="auto (by the values of the target), linear, robust, sparse; logistic, probit, softmax, "
+        help="auto (by the values of the target), linear, robust, sparse, quantile; logistic, probit, softmax, "
         "multinomial-probit, ordinal; poisson, "
         "negative-binomial, generalised-poisson, zero-inflated-…, hurdle-…; binomial, beta-binomial, beta; gamma, "
         "inverse-gaussian, log-normal, tweedie; weibull, exponential, log-logistic.",

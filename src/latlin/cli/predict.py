@@ -54,7 +54,8 @@ def predict_table(model: FittedModel, frame: Frame, how: Asking) -> Frame:
     """One row per row of `frame`; cells are empty where a missing value prevents a prediction.
 
     Families of labels: the most probable label, its interval of probability where there are two, and the probability of
-    each. Families of numbers: the mean, the standard deviation and the central interval of a new observation.
+    each. Families of numbers: the mean, the standard deviation and the central interval of a new observation; of a
+    quantile its own standard deviation and interval.
     """
     pandas, frame = need_pandas(), frame.reset_index(drop=True)
     X = model.encoding.encode(frame, how.missing).matrix
@@ -91,6 +92,10 @@ def _beside_rows(model: FittedModel, frame: Frame, X: Frame) -> dict[str, Any]:
 
 
 def _numbers(model: FittedModel, X: Frame, coverage: float, more: dict[str, Any]) -> dict[str, Any]:
+    if model.target.family == "quantile":
+        mean, sd = model.estimator.predict_latent(X, return_std=True)
+        ends = model.estimator.quantile_interval(X, coverage)
+        return {model.target.name: mean, "sd": sd, "low": ends[:, 0], "high": ends[:, 1]}
     ends = model.estimator.predict_interval(X, coverage=coverage, **more)
     mean, sd = model.estimator.predict(X, return_std=True, **more)
     return {model.target.name: mean, "sd": sd, "low": ends[:, 0], "high": ends[:, 1]}

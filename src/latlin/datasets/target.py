@@ -18,7 +18,9 @@ from latlin.datasets.columns import (
     listed,
     refuse_nearly_numbers,
 )
+from latlin.potentials.checks import RefusedSites
 from latlin.potentials.families import AMOUNTS, COUNTS, SUCCESSES, TIMES
+from latlin.potentials.families import FAMILIES as DECLARED
 
 FEW = 10
 #: families whose target is one of a few labels
@@ -26,6 +28,7 @@ LABELLED = ("logistic", "probit", "softmax", "multinomial-probit", "ordinal")
 #: what a target holds → the families that suit it
 KINDS: dict[str, tuple[str, ...]] = {
     "numbers": ("linear", "robust", "sparse"),
+    "quantiles": ("quantile",),
     "counts": COUNTS,
     "amounts": AMOUNTS,
     "times": TIMES,
@@ -36,6 +39,8 @@ KINDS: dict[str, tuple[str, ...]] = {
 FAMILIES = tuple(family for families in KINDS.values() for family in families)
 #: families whose size is e^x, so that an exposure multiplies it
 EXPOSED = (*KINDS["counts"], *KINDS["amounts"])
+#: kinds of targets that not every number can be
+POSSIBLE = ("counts", "amounts", "times", "shares", "successes")
 #: kinds of targets with a second column, and what it holds
 BESIDE = {"successes": "trials", "times": "event"}
 
@@ -57,7 +62,8 @@ class Guess(NamedTuple):
 class Target:
     """The target of a fit: its name, its family, and its levels in order where it has levels.
 
-    `beside` is the column of trials or of events, `exposure` that of exposures, where there are any.
+    `beside` is the column of trials or of events, `exposure` that of exposures, where there are any; `quantile` is the
+    share of new values below what a quantile regression predicts.
     """
 
     name: str
@@ -65,6 +71,7 @@ class Target:
     levels: tuple[str, ...] = ()
     beside: str = ""
     exposure: str = ""
+    quantile: float = 0.5
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -95,10 +102,20 @@ class Target:
         numbers = column_of_numbers(series)
         if numbers is None or not np.all(np.isfinite(numbers)):
             raise ValueError(f"the target {self.name!r} must hold finite numbers for the family {self.family!r}")
-        is_count = kind_of(self.family) in ("counts", "successes")
-        if is_count and not (np.all(numbers >= 0) and np.all(numbers == np.round(numbers))):
-            raise ValueError(f"the target {self.name!r} must hold counts (0, 1, 2, …) for the family {self.family!r}")
+        if kind_of(self.family) not in BESIDE:
+            self.refuse_impossible(np.asarray(numbers, dtype=float))
         return numbers
+
+    def refuse_impossible(self, y: NDArray[Any]) -> None:
+        """Numbers that the family cannot produce, with trials or events as a second column, by their rows from 1 on."""
+        if kind_of(self.family) not in POSSIBLE:
+            return
+        declared = DECLARED[self.family]
+        try:
+            declared.template.replace(**dict(zip(declared.columns, y.T if y.ndim == 2 else [y], strict=False)))
+        except RefusedSites as error:
+            said = error.of_rows(np.arange(1, len(y) + 1))
+            raise ValueError(f"the target {self.name!r} (family {self.family}): {said}") from None
 
     def _labelled(self, series: Series) -> NDArray[Any]:
         label_of = dict(zip(self.levels, self.labels, strict=True))
@@ -118,7 +135,8 @@ class Target:
     def from_json(cls, stored: Mapping[str, Any]) -> Target:
         """Back from a JSON object."""
         others = (str(stored.get(name, "")) for name in ("beside", "exposure"))
-        return cls(str(stored["name"]), str(stored["family"]), tuple(map(str, stored["levels"])), *others)
+        levels, quantile = tuple(map(str, stored["levels"])), float(stored.get("quantile", 0.5))
+        return cls(str(stored["name"]), str(stored["family"]), levels, *others, quantile)
 
 
 def guess_family(series: Series) -> Guess:

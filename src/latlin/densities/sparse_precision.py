@@ -79,7 +79,7 @@ class SparsePrecision:
         values = self.factor.inverse_values
         if not len(self.rows):
             return values
-        a = self.factor.analysis
+        a, values = self.factor.analysis, values.copy()
         i, j = a.order[a.indices], a.order[np.repeat(np.arange(a.dim), np.diff(a.indptr))]
         for column in self.removed.T:
             values -= column[i] * column[j]

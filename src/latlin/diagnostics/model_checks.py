@@ -184,6 +184,26 @@ def check_coverage(pit: Array, level: float = 0.9) -> Check:
     return Check("coverage", True, said)
 
 
+def check_quantile(below: Array, level: float) -> Check:
+    """Whether as many held-out rows lie below their predicted quantile as should.
+
+    Parameters
+    ----------
+    below : ndarray of bool, shape (n,)
+    level : float
+        The share that should.
+    """
+    count = int(np.sum(below))
+    share, p = count / len(below), binomtest(count, len(below), level).pvalue
+    said = f"{100 * share:.0f} % of {len(below)} held-out rows lie below their quantile, and {100 * level:g} % should"
+    if p < CHANCE and abs(share - level) > NEAR:
+        side = "high" if share > level else "low"
+        return Check(
+            "coverage", False, said, f"It is too {side}: try other features, or a transformation of the target"
+        )
+    return Check("coverage", True, said)
+
+
 def _evenness(pit: Array) -> tuple[float, float]:
     """Probability of as many rows on one side of their medians, and how far the middle is off."""
     above = int(np.sum(pit > 0.5))

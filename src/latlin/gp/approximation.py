@@ -7,9 +7,10 @@
    gradient in every free parameter of kernel and likelihood, in the order of `Setting.theta`. Priors of these
    parameters, bounds, restarts and averages are added by `latlin.gp.search` and `latlin.gp.learning`, the same for all.
    `refined` is asked after the parameters were learnt: a fitter that suits them better (more inducing points,
-   neighbours in the learnt metric, more rows), with which learning goes on, or None. Three words are optional:
-   `note`, for the message; `accuracy`, the relative change of the evidence at which a search ends; and `settled`, where
-   the parameters stay those that were learnt.
+   neighbours in the learnt metric, more rows), with which learning goes on, or None. Four words are optional:
+   `note`, for the message; `accuracy`, the relative change of the evidence at which a search ends; `settled`, where
+   the parameters stay those that were learnt; and `n_rows`, by which a search that goes on with other rows knows how
+   much more the evidence bends.
 3. The `LatentFunction` that a fit leaves answers for the latent function at any input. Its `posterior` carries the log
    evidence, the kind of the evidence, the message and the convergence of the fit; what its coordinates are is the
    approximation's own.
@@ -73,7 +74,8 @@ class Fitter(Protocol):
     """Training rows prepared for fits at many parameters.
 
     Attributes that it may have: `note`, which joins the message of the fit; `accuracy`, the relative change of the
-    evidence at which a search ends; and `settled`, true where no parameters are sought with this fitter.
+    evidence at which a search ends; `settled`, true where no parameters are sought with this fitter; and `n_rows`, the
+    rows of its fits.
     """
 
     @property

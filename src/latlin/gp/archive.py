@@ -117,7 +117,7 @@ def _put_vecchia_together(
     numbers: Mapping[str, Any],
 ) -> VecchiaLatent:
     given = hoods.conditionals(setting.kernel, setting.amplitude)
-    posterior = _posterior(model_of(setting, given, rows, potential), sites, trace, numbers)
+    posterior = _posterior(model_of(setting, given, SiteFactor(rows, potential)), sites, trace, numbers)
     return VecchiaLatent(setting, hoods, given, posterior)
 
 

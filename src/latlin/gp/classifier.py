@@ -20,11 +20,13 @@ from latlin.gp.dense import Dense
 from latlin.gp.draws import ClassDraws
 from latlin.gp.inducing import Inducing
 from latlin.gp.joint import Joint, JointInducing, by_class, log_probabilities, why_not_held
+from latlin.gp.joint_vecchia import JointVecchia
 from latlin.gp.latent import Process, default_kernel, given_kernel, resolve_engine
 from latlin.gp.learning import AveragedProcess, Search, check_search, fit_process
 from latlin.gp.search import Optimizer
 from latlin.gp.setting import Likelihood, Setting
 from latlin.gp.training import Training, journal_for, labels_in, open_training
+from latlin.gp.vecchia import Vecchia
 from latlin.inference.engine import Engine
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.numerics.archive import Archived
@@ -63,7 +65,7 @@ class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin,
     multi_class : {"auto", "joint", "one-vs-rest"}
         How more than two classes are fitted. "joint" has one latent function per class, one kernel and the softmax
         (link "logit") or multinomial probit (link "probit") of all functions, with one evidence, a lower bound: exact
-        processes and inducing points, Gaussian KL. "one-vs-rest" has one binary process per class. "auto" is joint
+        processes, inducing points and Vecchia's density, Gaussian KL. "one-vs-rest" has one binary process per class. "auto" is joint
         where that serves; `messages_` says why where it does not.
     optimizer : {"l-bfgs-b"}, callable or None
         Maximises the evidence over the kernel's parameters within their bounds; None keeps them.
@@ -338,12 +340,14 @@ def _template(link: str | Potential) -> Potential:
 
 
 def _joint_choice(choice: Choice, link: str, n_rows: int, in_blocks: bool) -> tuple[Choice, str]:
-    """All classes in one model by an exact process or by inducing points; or why not, in one sentence."""
-    if not isinstance(choice.approximation, Inducing):
-        return choice._replace(approximation=Joint(link)), ""
-    return choice._replace(approximation=JointInducing(choice.approximation, link)), why_not_held(
-        choice.approximation, n_rows, in_blocks
-    )
+    """All classes in one model by an exact process, inducing points or Vecchia's density; or why not, in one sentence."""
+    options = choice.approximation
+    if isinstance(options, Inducing):
+        together = choice._replace(approximation=JointInducing(options, link))
+        return together, why_not_held(options, n_rows, in_blocks)
+    return choice._replace(
+        approximation=JointVecchia(options, link) if isinstance(options, Vecchia) else Joint(link)
+    ), ""
 
 
 def _why_not_joint(link: str | Potential, engine: Engine, approximation: Any) -> str:
@@ -352,6 +356,9 @@ def _why_not_joint(link: str | Potential, engine: Engine, approximation: Any) ->
         return f"several classes have link 'logit' (softmax) or 'probit' (multinomial probit), got link={link!r:.40}"
     if not isinstance(engine, GaussianKL) or engine.covariance != "full" or engine.components > 1:
         return f"several classes are fitted together by Gaussian KL with a full covariance, got engine {engine!r:.60}"
-    if not isinstance(approximation, Dense | Inducing):
-        return f"classes are fitted together by exact processes or inducing points, got {approximation.name!r}"
+    if not isinstance(approximation, Dense | Inducing | Vecchia):
+        return (
+            "classes are fitted together by exact processes, inducing points or Vecchia's density, "
+            f"got {approximation.name!r}"
+        )
     return ""

@@ -223,7 +223,7 @@ class Neighbourhoods:
         for begin in range(0, len(own), BLOCK):
             span = slice(begin, min(begin + BLOCK, len(own)))
             points = self._points(own[span], neighbours[span])
-            a, b = (points[:, side].reshape(-1, points.shape[2]) for side in (first, second))
+            a, b = (points.take(side, axis=1).reshape(-1, points.shape[2]) for side in (first, second))
             yield span, Pairs(a, b, np.broadcast_to(alone, (len(points), len(first))).ravel())
 
     def _points(self, own: Array, neighbours: Index) -> Array:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import logsumexp, softmax
 from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,6 +16,7 @@ from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
+from latlin.potentials.class_links import CLASS_LINKS, ClassLink
 
 #: draws of the latent functions behind the interval of a softmax, numbers that are made at a time, and bisections
 DRAWS, NUMBERS, BISECTIONS = 2000, 4 * 10**6, 50
@@ -28,6 +28,7 @@ class ProcessDraws:
     #: all classes share one likelihood
     _softmax = False
     if TYPE_CHECKING:
+        link: Any
         random_state: RandomState
         _of_classes: list[Any]
 
@@ -57,7 +58,7 @@ class ProcessDraws:
         check_is_fitted(self)
         rng, count = self._generator(random_state), whole("n_samples", n_samples, 1)
         if self._softmax:
-            return _held(_joint_groups(self._of_classes, count, rng))
+            return _held(_joint_groups(self._of_classes, CLASS_LINKS[self.link], count, rng))
         found = [_held(_groups(process, count, rng)) for process in self._of_classes]
         return found[0] if len(found) == 1 else found
 
@@ -77,7 +78,7 @@ class ClassDraws(ProcessDraws):
         """The central posterior interval of the probability of the second class of two: columns low and high.
 
         Several classes: of each class, shape (n_samples, n_classes, 2); against the rest they are not normalised, and
-        of a softmax they are quantiles of 2,000 draws, the same for every row and every call.
+        of a joint fit they are quantiles of 2,000 draws, the same for every row and every call.
         """
         new, ends = self._checked(X), central(coverage)
         if not self._softmax:
@@ -89,7 +90,8 @@ class ClassDraws(ProcessDraws):
         noise = np.random.default_rng(0).standard_normal((DRAWS, mean.shape[1]))
         rows = max(1, NUMBERS // noise.size)
         parts = [slice(first, first + rows) for first in range(0, len(mean), rows)]
-        each = [softmax(mean[part, None] + np.sqrt(variance[part, None]) * noise, axis=2) for part in parts]
+        link = CLASS_LINKS[self.link]
+        each = [np.exp(_given(link, mean[part, None] + np.sqrt(variance[part, None]) * noise)) for part in parts]
         return np.concatenate([np.moveaxis(np.quantile(draws, ends, axis=1), 0, -1) for draws in each])
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: RandomState = 0) -> Any:
@@ -97,12 +99,10 @@ class ClassDraws(ProcessDraws):
         new, rng, count = self._checked(X), generator(random_state), whole("n_samples", n_samples)
         f = np.stack([process.sample_latent(new, count, rng) for process in self._of_classes], axis=-1)
         if self._softmax:
-            table = softmax(f, axis=-1)
-        else:
-            one = self._probability(f)
-            table = (
-                np.concatenate([1.0 - one, one], axis=-1) if f.shape[-1] == 1 else one / one.sum(axis=-1, keepdims=True)
-            )
+            # the class is that of the largest latent number with its noise
+            return self.classes_[np.argmax(f + CLASS_LINKS[self.link].noise(rng, f.shape), axis=-1)].T
+        one = self._probability(f)
+        table = np.concatenate([1.0 - one, one], axis=-1) if f.shape[-1] == 1 else one / one.sum(axis=-1, keepdims=True)
         below = np.cumsum(table, axis=-1)[..., :-1]
         return self.classes_[np.sum(rng.random((*f.shape[:2], 1)) > below, axis=-1)].T
 
@@ -192,12 +192,19 @@ def latent_at_rows(posterior: Posterior, count: int, rng: np.random.Generator) -
     return np.asarray(f)
 
 
-def _joint_groups(classes: list[Any], count: int, rng: np.random.Generator) -> dict[str, dict[str, Array]]:
-    """Those of several classes with one softmax: log P(y | f) = f_y − log Σ e^f."""
+def _given(link: ClassLink, f: Array) -> Array:
+    """log P(y = k | f) of latent functions that are known, classes on the last axis."""
+    flat = f.reshape(-1, f.shape[-1])
+    return link.log_probabilities(flat, np.zeros_like(flat)).reshape(f.shape)
+
+
+def _joint_groups(
+    classes: list[Any], link: ClassLink, count: int, rng: np.random.Generator
+) -> dict[str, dict[str, Array]]:
+    """Those of several classes with one link."""
     y = np.asarray(classes[0].fitter.y).astype(int)
     f = np.stack([np.concatenate(draws) for draws in _of_parts(classes, count, rng)], axis=-1)
-    log_p = np.take_along_axis(f, np.broadcast_to(y[:, None], (*f.shape[:2], 1)), axis=2)[:, :, 0]
-    log_p -= logsumexp(f, axis=2)
+    log_p = np.take_along_axis(_given(link, f), np.broadcast_to(y[:, None], (*f.shape[:2], 1)), axis=2)[:, :, 0]
     return {"posterior": {"latent": f[None]}, "log_likelihood": {"y": log_p[None]}, "observed_data": {"y": y}}
 
 

@@ -179,6 +179,11 @@ class InducingFitter:
         return held[0] if held else self.Z
 
     @property
+    def n_rows(self) -> int:
+        """Rows of the fits."""
+        return count_rows(self.used)
+
+    @property
     def most(self) -> int:
         """Points at most."""
         return MOST if self.options.n_inducing == "auto" else int(self.options.n_inducing)

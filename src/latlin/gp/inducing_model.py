@@ -114,8 +114,9 @@ class KernelRows:
     def observed(self, block: Block) -> Potential:
         """The likelihood of a block's targets."""
         y = np.asarray(block.y)
-        y = y[:, 0] if y.ndim == 2 else y
-        return self.kind().observe((y == self.one).astype(float) if self.one is not None else y.astype(float))
+        y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+        likelihood = self.basis.setting.likelihood
+        return likelihood.observe((y == self.one).astype(float) if self.one is not None else y.astype(float))
 
     def _mean(self, count: int) -> Array:
         return np.full(count, self.basis.setting.mean)

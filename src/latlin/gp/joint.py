@@ -30,7 +30,7 @@ from latlin.inference.evidence.engine_terms import ExpectedEvidence
 from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.forms.projections import whitened_projections
 from latlin.inference.forms.site_family import SiteForm
-from latlin.inference.forms.sites import cavity
+from latlin.inference.forms.sites import SiteParameters, cavity
 from latlin.inference.gaussian_kl.class_rows import Classes
 from latlin.inference.gaussian_kl.per_class import ClassSitesFit, ClassSums, climb_classes, fit_classes, stand_ins_at
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
@@ -94,35 +94,33 @@ class JointFitter:
     link: str = "logit"
 
     @property
-    def label(self) -> Array:
-        """One where a row has a class, else zero: shape (n, n_classes)."""
-        return (self.y[:, None] == np.arange(int(self.y.max()) + 1)).astype(float)
+    def count(self) -> int:
+        """Classes."""
+        return int(self.y.max()) + 1
 
     def fit(self, setting: Setting, start: JointLatent | None = None, verbose: bool = False) -> JointLatent:
         """The posteriors of all classes at fixed parameters."""
-        return self._condition(setting, setting.prior(self.X), start, self.engine.tol, verbose)
+        return self._condition(setting, setting.prior(self.X), start, 0.0, verbose)
 
     def _condition(
         self, setting: Setting, K: Array, start: JointLatent | None, tol: float, verbose: bool = False
     ) -> JointLatent:
         started, (prior, jitter) = time.perf_counter(), prior_of(K, setting.mean)
-        form = site_form(LatentLinearModel([prior, SiteFactor(None, Logit(np.ones(len(K))))]))
-        rules = Rules(tol, max_iter=self.engine.max_iter, monotone=True, remedy="give a smaller kernel variance")
-        sites = () if start is None else tuple(one.sites for one in start.classes)
-        found = fit_classes(form, CLASS_LINKS[self.link], self.label, rules, sites, verbose)
+        form, link = site_form(LatentLinearModel([prior, SiteFactor(None, Logit(np.ones(len(K))))])), self.link
+        sites, label = () if start is None else tuple(one.sites for one in start.classes), of_label(self.y, self.count)
+        found = fit_classes(form, CLASS_LINKS[link], label, class_rules(self.engine, tol), sites, verbose)
         classes = []
         for k, one in enumerate(found.sites):
-            precision = np.maximum(one.gamma, FLAT)
-            stand_ins = GaussianSites(form.mean + one.nu / precision, 1.0 / np.sqrt(precision))
+            stand_ins = stand_in_sites(one, form.mean)
             model = LatentLinearModel([prior, SiteFactor(None, stand_ins)])
-            posterior = _posterior(CLASS_LINKS[self.link].name, model, form, found, k, time.perf_counter() - started)
+            posterior = class_posterior(CLASS_LINKS[link].name, model, form, found, k, time.perf_counter() - started)
             classes.append(Latent(self.X, setting, prior.cov, jitter, stand_ins, posterior))
         return JointLatent(tuple(classes), self.y, self.link)
 
     def fit_with_gradient(self, setting: Setting, start: JointLatent | None = None) -> tuple[JointLatent, Array]:
         """The same, and ∂ log evidence/∂theta; the kernel is evaluated once."""
         K, slopes = setting.kernel(self.X, eval_gradient=True)
-        latent = self._condition(setting, setting.amplitude**2 * K, start, max(self.engine.tol, LEARNING))
+        latent = self._condition(setting, setting.amplitude**2 * K, start, LEARNING)
         return latent, _pulled(latent, slopes)
 
     def gradient(self, latent: JointLatent) -> Array:
@@ -140,7 +138,23 @@ def _pulled(latent: JointLatent, slopes: Array) -> Array:
     return latent.setting.amplitude**2 * (np.ravel(total) @ slopes.reshape(-1, slopes.shape[-1]))
 
 
-def _posterior(
+def of_label(y: Array, count: int) -> Array:
+    """One where a row has a class, else zero: shape (n, count)."""
+    return (y[:, None] == np.arange(count)).astype(float)
+
+
+def class_rules(engine: Any, tol: float) -> Rules:
+    """When the ascent of all classes ends: by the engine's tolerance, or a looser one."""
+    return Rules(max(tol, engine.tol), max_iter=engine.max_iter, monotone=True, remedy="give a smaller kernel variance")
+
+
+def stand_in_sites(sites: SiteParameters, mean: Any) -> GaussianSites:
+    """The Gaussians that stand for the sites of one class, as a potential about the prior mean."""
+    precision = np.maximum(sites.gamma, FLAT)
+    return GaussianSites(mean + sites.nu / precision, 1.0 / np.sqrt(precision))
+
+
+def class_posterior(
     name: str, model: LatentLinearModel, form: SiteForm, found: ClassSitesFit, k: int, elapsed: float
 ) -> Posterior:
     """The Gaussian of a class, with the stand-ins of its sites for a model, and the evidence of all classes."""
@@ -347,7 +361,7 @@ def fit_through_points(
     y = np.asarray(whole.y)
     data = Classes(
         rows,
-        (y[:, None] == np.arange(count)).astype(float),
+        of_label(y, count),
         np.ones((len(y), 1)),
         np.full((len(y), count), basis.setting.mean),
         extra[:, None],

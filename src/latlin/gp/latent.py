@@ -323,7 +323,7 @@ class Process:
 
     def predictive(self, new: Array) -> Predictive:
         """The distribution of new observations, the latent function integrated out in one dimension."""
-        return self.setting.likelihood.of_new_rows.predictive(*self.marginals(new))
+        return self.setting.likelihood.template.predictive(*self.marginals(new))
 
     @property
     def posterior(self) -> Posterior:
@@ -344,4 +344,4 @@ class Process:
         """Joint draws of new observations, one per row."""
         rng = generator(random_state)
         draws = self.sample_latent(new, count, rng)
-        return self.setting.likelihood.of_new_rows.predictive(draws, np.zeros_like(draws)).sample(1, rng)[0]
+        return self.setting.likelihood.template.predictive(draws, np.zeros_like(draws)).sample(1, rng)[0]

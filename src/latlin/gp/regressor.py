@@ -33,6 +33,7 @@ from latlin.numerics.options import whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
+from latlin.potentials.checks import told_by_rows
 from latlin.potentials.families import FAMILIES
 from latlin.potentials.predictive import Predictive
 
@@ -264,8 +265,12 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
         given = (numeric("X", data.X), convertible("y", visible("y", data.y)))
         inputs, targets = validate_data(self, *given, dtype=np.float64, y_numeric=True)
         inputs, targets = summable("X", inputs), measurable("y", targets.astype(float))
-        data = data._replace(X=inputs, y=targets)
-        likelihood = resolve_likelihood(self.likelihood, self.likelihood_params, self.fixed_likelihood, targets)
+        with told_by_rows():
+            given = (self.likelihood_params, self.fixed_likelihood)
+            likelihood, rows = resolve_likelihood(self.likelihood, *given, targets)
+            if data.blocks is None:
+                likelihood.observe(rows)
+        data = data._replace(X=inputs, y=rows)
         setting = self._setting(likelihood, inputs, targets)
         choice = choose(self.approximation, setting, data.n_rows, inputs.shape[1], data.blocks is not None)
         search = Search(
@@ -277,13 +282,14 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
             choice.reason,
             journal_for(checkpoint, self, data),
         )
-        if self.validation_grid is not None and data.blocks is not None:
-            raise ValueError("validation_grid needs rows in memory, got blocks")
+        if self.validation_grid is not None and (data.blocks is not None or rows.ndim == 2):
+            what = "rows in memory, got blocks" if data.blocks is not None else "rows without trials or events"
+            raise ValueError(f"validation_grid needs {what}")
         if self.validation_grid is not None:
             setting = choose_on_validation(
                 setting,
                 inputs,
-                targets,
+                rows,
                 self.validation_grid,
                 self.validation_fraction,
                 search,

@@ -85,8 +85,11 @@ def _resumed(fitter: Any, kept: Any) -> Fitter:
 SPREAD = 2.0
 #: relative change of the evidence at which a search ends, unless a fitter has an `accuracy` of its own
 ACCURACY = 1e-9
-#: smallest and largest length over which the evidence may bend
-UNITS = (1e-3, 0.1)
+#: smallest and largest eigenvalue of a spread that is taken over, as those of logarithms
+SPREADS = (1e-8, 1.0)
+#: longest step of a parameter in a search that goes on, the share of the gain that its slope promises which a step must
+#: have, by how much one that has it not is shortened, and how often
+LONGEST, ENOUGH, SHORTER, TRIALS = 1.0, 1e-4, 0.3, 8
 #: largest change of a parameter (mostly logarithms) over which a posterior is taken as a start
 NEAR = 1.0
 #: gains by which the number of evaluations to come is judged
@@ -98,7 +101,8 @@ Optimizer = Callable[..., tuple[Array, float]]
 class Found:
     """Where the search ended: parameters, posterior there, evidence after each evaluation, and how it went.
 
-    `units` are lengths over which the evidence bends in each parameter, as the search saw them.
+    `spread` is the inverse of the evidence's negative Hessian in the parameters, as the search saw it, with as many
+    `rows`.
     """
 
     setting: Setting
@@ -107,7 +111,12 @@ class Found:
     converged: bool
     n_iter: int
     message: str
-    units: Array | None = None
+    spread: Array | None = None
+    rows: int = 0
+
+    def spread_with(self, rows: int) -> Array | None:
+        """The spread with other rows, to whose number the Hessian is proportional; None where it is not known."""
+        return None if self.spread is None or not self.rows or not rows else self.spread * (self.rows / rows)
 
 
 @dataclass
@@ -118,7 +127,7 @@ class _Climb:
     fitter: Fitter
     bar: Progress
     space: Space | None = None
-    units: Array | None = None
+    spread: Array | None = None
     journal: Journal | None = None
     trace: list[float] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
@@ -200,7 +209,7 @@ def maximise_evidence(
 ) -> Found:
     """The parameters of largest evidence, times the priors of `space`, or those given when `optimizer` is None.
 
-    `before` is a search with another fitter that ended at `setting`: its latent function and its units are taken over.
+    `before` is a search with another fitter that ended at `setting`: its latent function and its spread are taken over.
     The best parameters so far are kept in `journal`.
     """
     start = None if before is None else before.latent
@@ -211,7 +220,8 @@ def maximise_evidence(
     run = _resolve(optimizer, max_iter)
     starts = [setting.theta, *_restarts(setting, n_restarts, rng)]
     with progress("evidence", None, verbose) as bar:
-        climb = _Climb(setting, fitter, bar, space, None if before is None else before.units, journal)
+        rows = int(getattr(fitter, "n_rows", 0))
+        climb = _Climb(setting, fitter, bar, space, None if before is None else before.spread_with(rows), journal)
         outcomes = [_climbed(climb, run, first, start if not n else None) for n, first in enumerate(starts)]
     _, theta, nearest = climb.best
     ended = outcomes[int(np.argmax([outcome.value for outcome in outcomes]))]
@@ -221,9 +231,9 @@ def maximise_evidence(
     latent = fitter.fit(best, nearest)
     if not ended.converged:
         alert(f"evidence maximisation: {ended.message}; raise max_iter, or set other bounds", ConvergenceWarning)
-    message = f"{ended.message}, {len(climb.trace)} evaluations from {len(starts)} starts"
+    message = f"{ended.message}, {len(climb.trace)} evaluations from {len(starts)} start{'s' * (len(starts) != 1)}"
     n_iter = max(ended.n_iter, 1)
-    return Found(best, latent, np.array(climb.trace), ended.converged, n_iter, message, ended.units)
+    return Found(best, latent, np.array(climb.trace), ended.converged, n_iter, message, ended.spread, rows)
 
 
 @dataclass(frozen=True)
@@ -232,7 +242,7 @@ class _Outcome:
     converged: bool
     n_iter: int
     message: str
-    units: Array | None = None
+    spread: Array | None = None
 
 
 def _climbed(
@@ -253,25 +263,76 @@ def _resolve(optimizer: str | Optimizer, max_iter: int) -> Callable[[_Climb, Arr
     if optimizer != "l-bfgs-b":
         raise ValueError(f"optimizer must be 'l-bfgs-b', None or a callable, got {optimizer!r}")
 
-    def by_scipy(climb: _Climb, start: Array) -> _Outcome:
-        options = {"maxiter": max_iter, "ftol": getattr(climb.fitter, "accuracy", ACCURACY)}
-        units, origin = np.ones(len(start)), np.zeros(len(start))
-        if climb.units is not None:
-            units, origin = climb.units, start
-
-        def scaled(point: Array) -> tuple[float, Array]:
-            value, slope = climb(origin + units * point)
-            return value, units * slope
-
-        ends = (climb.setting.bounds - origin[:, None]) / units[:, None]
-        found = minimize(scaled, start - origin, jac=True, method="L-BFGS-B", bounds=ends, options=options)
+    def from_afar(climb: _Climb, start: Array) -> _Outcome:
+        accuracy = getattr(climb.fitter, "accuracy", ACCURACY)
+        if climb.spread is not None:
+            return go_on(climb, start, climb.spread, climb.setting.bounds, accuracy, max_iter)
+        options = {"maxiter": max_iter, "ftol": accuracy}
+        found = minimize(climb, start, jac=True, method="L-BFGS-B", bounds=climb.setting.bounds, options=options)
         # a line search that finds nothing better within rounding has arrived too
         arrived = bool(found.success) or found.status == 2
-        seen = units * np.sqrt(np.diagonal(found.hess_inv.todense()))
-        lengths = np.clip(seen, *UNITS)
-        return _Outcome(-float(found.fun), arrived, int(found.nit), _ending(found.status, max_iter), lengths)
+        spread = found.hess_inv.todense()
+        return _Outcome(-float(found.fun), arrived, int(found.nit), _ending(found.status, max_iter), spread)
 
-    return by_scipy
+    return from_afar
+
+
+def go_on(
+    loss: Callable[[Array], tuple[float, Array]],
+    start: Array,
+    spread: Array,
+    bounds: Array,
+    accuracy: float,
+    max_iter: int,
+) -> _Outcome:
+    """A minimum near `start` by quasi-Newton steps from an inverse Hessian that is nearly known (Broyden, Fletcher, …).
+
+    It ends where the next step promises a gain within the accuracy, so that no evaluation only confirms.
+    """
+    values, vectors = np.linalg.eigh(0.5 * (spread + spread.T))
+    inverse = (vectors * np.clip(values, *SPREADS)) @ vectors.T
+    theta, (value, slope) = start, loss(start)
+    for n in range(max_iter):
+        step, promised = _bounded_step(theta, slope, inverse, bounds)
+        moved = None
+        if promised > accuracy * max(abs(value), 1.0):
+            moved = _shortened(loss, theta, value, slope, step, bounds)
+        if moved is None:
+            return _Outcome(-value, True, n, _ending(0, max_iter), inverse)
+        there, value, steeper = moved
+        inverse = _updated(inverse, there - theta, steeper - slope)
+        theta, slope = there, steeper
+    return _Outcome(-value, False, max_iter, _ending(1, max_iter), inverse)
+
+
+def _bounded_step(theta: Array, slope: Array, inverse: Array, bounds: Array) -> tuple[Array, float]:
+    """−Bg among the parameters that may move, no longer than allowed, and ½gᵀBg, what it promises."""
+    held = ((theta <= bounds[:, 0]) & (slope > 0.0)) | ((theta >= bounds[:, 1]) & (slope < 0.0))
+    free = np.where(held, 0.0, slope)
+    step = np.where(held, 0.0, -(inverse @ free))
+    promised = -0.5 * float(free @ step)
+    return step * min(1.0, LONGEST / max(float(np.abs(step).max(initial=0.0)), 1e-300)), promised
+
+
+def _shortened(
+    loss: Callable[[Array], tuple[float, Array]], theta: Array, value: float, slope: Array, step: Array, bounds: Array
+) -> tuple[Array, float, Array] | None:
+    """The first of ever shorter steps that has a fair share of what its slope promises; None where none has."""
+    for k in range(TRIALS):
+        there = np.clip(theta + SHORTER**k * step, *bounds.T)
+        found, steeper = loss(there)
+        if found <= value + ENOUGH * float(slope @ (there - theta)):
+            return there, found, steeper
+    return None
+
+
+def _updated(inverse: Array, step: Array, bend: Array) -> Array:
+    """The inverse Hessian with B·bend = step, nearest to the one before; unchanged where the function is not convex."""
+    along = float(step @ bend)
+    if along <= 1e-8 * float(np.linalg.norm(step) * np.linalg.norm(bend)):
+        return inverse
+    left = np.eye(len(step)) - np.outer(step, bend) / along
+    return np.asarray(left @ inverse @ left.T + np.outer(step, step) / along)
 
 
 def _ending(status: int, max_iter: int) -> str:

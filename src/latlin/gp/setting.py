@@ -78,14 +78,6 @@ class Likelihood:
         skip = self.template.observation[0]
         return {n: getattr(self.template, n) for n in self.template.parameters if n != skip}
 
-    @property
-    def of_new_rows(self) -> Potential:
-        """The template of new rows: what belonged to each training row, such as its trials, is that of one trial."""
-        alike = [family for family in FAMILIES.values() if type(family.template) is type(self.template)]
-        beside = alike[0].columns[1:] if alike else ()
-        own = {n: getattr(alike[0].template, n) for n in beside if np.ndim(getattr(self.template, n))}
-        return self.template.replace(**own) if own else self.template
-
     def at(self, theta: Array) -> Likelihood:
         """The same family at other free parameters."""
         values = {
@@ -95,7 +87,11 @@ class Likelihood:
         return replace(self, template=self.template.replace(**values))
 
     def observe(self, y: ArrayLike) -> Potential:
-        return self.template.observe(y)
+        """The sites of targets, of shape (n,), or (n, columns) with what belongs to each row."""
+        y, family = np.asarray(y, dtype=float), family_like(self.template)
+        if y.ndim == 1 or family is None:
+            return self.template.observe(y)
+        return self.template.replace(**dict(zip(family.columns, y.T, strict=False)))
 
     def pull(self, gradients: Mapping[str, Array]) -> Array:
         """∂/∂theta from one derivative per site and parameter, or per component of a vector for all sites."""
@@ -108,6 +104,11 @@ class Likelihood:
     def _split(self, theta: Array) -> list[Array]:
         ends = np.cumsum([len(part) for part in self._parts()])
         return np.split(np.asarray(theta, float), ends[:-1]) if self.ranges else []
+
+
+def family_like(template: Potential) -> Family | None:
+    """The declared family of a potential, if there is one."""
+    return next((family for family in FAMILIES.values() if type(family.template) is type(template)), None)
 
 
 def _ranges(template: Potential) -> dict[str, Range]:
@@ -162,26 +163,52 @@ def _starting(family: Family, y: Array, given: Mapping[str, Any]) -> Potential:
 
 def resolve_likelihood(
     likelihood: str | Potential, given: Mapping[str, Any] | None, fixed: Sequence[str], y: Array
-) -> Likelihood:
-    """A likelihood from a name (with starting values) or from a potential whose observation is to be replaced."""
+) -> tuple[Likelihood, Array]:
+    """A likelihood from a name (with starting values) or from a potential whose observation is to be replaced.
+
+    What belongs to each row, such as its trials, comes back as further columns of the targets: new rows have one trial.
+    """
     if not isinstance(fixed, Sequence) or isinstance(fixed, str):
         raise ValueError(f"fixed_likelihood must be a sequence of names of parameters, got {fixed!r:.80}")
     if isinstance(likelihood, Potential):
         if given:
             raise ValueError("likelihood_params is for named likelihoods; a potential brings its own parameters")
-        return Likelihood.of(likelihood, fixed)
+        return _of_potential(likelihood, fixed, y)
     numeric = {name: family for name, family in FAMILIES.items() if name not in LABELS}
     if not isinstance(likelihood, str) or likelihood not in numeric:
         known = ", ".join(map(repr, numeric))
         raise ValueError(f"likelihood must be one of {known} or a potential, got {likelihood!r:.80}")
     if given is not None and not isinstance(given, Mapping):
         raise ValueError(f"likelihood_params must be a dict of first values, got {given!r:.80}")
-    family = numeric[likelihood]
+    family, given = numeric[likelihood], given or {}
+    own = {name: given[name] for name in family.columns[1:] if np.ndim(given.get(name, 0.0))}
     try:
-        template = _starting(family, y, given or {})
+        template = _starting(family, y, {name: value for name, value in given.items() if name not in own})
     except TypeError as error:
-        raise ValueError(f"likelihood_params {sorted(given or {})} do not fit likelihood {likelihood!r}") from error
-    return Likelihood.of(template, fixed)
+        raise ValueError(f"likelihood_params {sorted(given)} do not fit likelihood {likelihood!r}") from error
+    return Likelihood.of(template, fixed), _with_columns(y, family, template, own)
+
+
+def _of_potential(potential: Potential, fixed: Sequence[str], y: Array) -> tuple[Likelihood, Array]:
+    family = family_like(potential)
+    own = {} if family is None else {n: v for n in family.columns[1:] if np.ndim(v := getattr(potential, n))}
+    if family is None or not own:
+        return Likelihood.of(potential, fixed), y
+    plain = potential.replace(**{name: getattr(family.template, name) for name in own})
+    return Likelihood.of(plain, fixed), _with_columns(y, family, plain, own)
+
+
+def _with_columns(y: Array, family: Family, template: Potential, own: Mapping[str, Any]) -> Array:
+    """Targets with columns beside them, in the order of the family, as far as there are any of one number per row."""
+    if not own:
+        return y
+    for name, values in own.items():
+        if np.shape(values) != y.shape:
+            raise ValueError(f"{name} must have one number per row of X ({len(y)}), got shape {np.shape(values)}")
+    names = family.columns[1:]
+    last = max(names.index(name) for name in own)
+    rows = [np.broadcast_to(np.asarray(own.get(n, getattr(template, n)), float), y.shape) for n in names[: last + 1]]
+    return np.column_stack([y, *rows])
 
 
 @storable

@@ -159,10 +159,10 @@ def _scales(kernel: Any, width: int) -> Array:
     return np.ones(width)
 
 
-def model_of(setting: Setting, given: Conditionals, rows: Any, potential: Potential) -> LatentLinearModel:
+def model_of(setting: Setting, given: Conditionals, sites: SiteFactor) -> LatentLinearModel:
     """N(w | mean, Q⁻¹) ∏ φ_n(w_n)."""
     prior = GaussianFactor(setting.mean, precision=given.precision(), log_det=given.log_det)
-    return LatentLinearModel([prior, SiteFactor(rows, potential)])
+    return LatentLinearModel([prior, sites])
 
 
 @storable
@@ -205,6 +205,10 @@ class VecchiaFitter:
         return self.data.learnt_from > 0
 
     @property
+    def n_rows(self) -> int:
+        return len(self.X)
+
+    @property
     def accuracy(self) -> float:
         """Relative change of the evidence at which a search ends."""
         return accuracy_for(len(self.X))
@@ -212,9 +216,16 @@ class VecchiaFitter:
     def fit(self, setting: Setting, start: LatentFunction | None = None, verbose: bool = False) -> VecchiaLatent:
         """The posterior at fixed parameters."""
         given = self.hoods.conditionals(setting.kernel, setting.amplitude)
-        model = model_of(setting, given, self.rows, setting.likelihood.observe(self.data.y))
+        model = model_of(setting, given, self.sites(setting.likelihood.observe(self.data.y)))
         posterior = with_sites(infer(model, self.data.engine, start=warm_start(start, model), verbose=verbose))
         return VecchiaLatent(setting, self.hoods, given, posterior)
+
+    def sites(self, potential: Potential) -> SiteFactor:
+        """The sites of all rows; what a fit finds of their pattern serves the next one."""
+        known = vars(self).get("_sites")
+        if known is None:
+            known = vars(self)["_sites"] = SiteFactor(self.rows, potential)
+        return known.with_potential(potential)
 
     def fit_with_gradient(self, setting: Setting, start: LatentFunction | None = None) -> tuple[VecchiaLatent, Array]:
         """The posterior at fixed parameters, and ∂ log evidence/∂theta."""

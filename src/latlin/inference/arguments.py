@@ -40,7 +40,8 @@ def finite_array(value: ArrayLike, name: str, max_ndim: int) -> Array:
         raise ValueError(f"{name} must have at most {max_ndim} dimensions, got shape {array.shape}")
     if array.size == 0:
         raise ValueError(f"{name} is empty")
-    if not np.all(np.isfinite(array)):
+    # a finite sum has finite terms
+    if not np.isfinite(array.sum()) and not np.all(np.isfinite(array)):
         bad = int(np.size(array) - np.isfinite(array).sum())
         raise ValueError(f"{name} must be finite, got {bad} NaN or infinite entries of {array.size}")
     return np.asarray(summable(name, array))

@@ -29,6 +29,7 @@ from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.inference.propriety import OVERLAP, check_propriety, has_overlap
 from latlin.numerics.linalg import BLOCK
+from latlin.numerics.memory import reuse_memory
 from latlin.numerics.sparse_cholesky import Plan
 from latlin.numerics.stored import storable_by_arguments
 from latlin.numerics.threads import blas_threads_for
@@ -210,7 +211,7 @@ def infer(
         raise ValueError(f"start must be a Posterior, got {type(start).__name__}")
     chosen = resolve(engine)
     check_propriety(model)
-    with blas_threads_for(_multiplications(model)):
+    with blas_threads_for(_multiplications(model)), reuse_memory():
         return _explained(chosen.run(model, start=start, verbose=verbose, checkpoint=checkpoint))
 
 

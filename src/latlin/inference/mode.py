@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from latlin.inference.forms.site_family import Expansion
-from latlin.numerics.arrays import Array
+from latlin.numerics.arrays import Array, largest
 from latlin.numerics.ascent import (
     Ascent,
     Checkpoint,
@@ -61,7 +61,7 @@ class SmoothedJoint(NamedTuple):
 
 def steepness(at: Expansion) -> float:
     """The largest absolute entry of the gradient."""
-    return float(np.abs(at.gradient).max(initial=0.0))
+    return largest(at.gradient)
 
 
 def find_mode(
@@ -141,7 +141,7 @@ def _search(
         return None
 
     def evaluate(length: float) -> tuple[float, Expansion]:
-        trial = form.expand(now.u + length * direction, smoothing)
+        trial = form.expand(now.u + (direction if length == 1.0 else length * direction), smoothing)
         return trial.objective, trial
 
     slope = dot(now.gradient, direction)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from latlin.inference.engine import Engine
+from latlin.linear._predict import tails
 from latlin.linear._problem import LOCATION
 from latlin.linear._regression import Regression
+from latlin.numerics.arrays import Array
 from latlin.numerics.options import number, one_of
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import FAMILIES, Family
@@ -180,9 +182,9 @@ class BayesianQuantileRegression(Regression):
 
     Notes
     -----
-    `predict` gives the quantile. The likelihood is a device to find it: its density is not that of y, so that evidences
-    of different quantiles, and intervals for new observations, say little about the data. Intervals of coefficients are
-    of the right order (Yu and Moyeed, 2001).
+    `predict` gives the quantile, `quantile_interval` where it lies. The likelihood is a device to find it: its density
+    is not that of y, so that evidences of different quantiles, and intervals for new observations, say little about the
+    data. Intervals of coefficients are of the right order (Yu and Moyeed, 2001).
 
     Examples
     --------
@@ -236,6 +238,11 @@ class BayesianQuantileRegression(Regression):
 
     def _given(self) -> dict[str, Any]:
         return {"prior_scale": self.prior_scale, "scale": self.noise_scale}
+
+    def quantile_interval(self, X: Any, coverage: float = 0.9, offset: Any = None) -> Array:
+        """Where the quantile itself lies with probability `coverage`: columns low and high, one row per row."""
+        _, (at,), dtype = self._latents(X, offset)
+        return at.quantile(tails(coverage)).astype(dtype)
 
     @property
     def noise_scale_(self) -> float:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
-from latlin.mixture.fixed import Coordinates, Gradient, Point
+from latlin.mixture.fixed import FreeVector, Gradient, RootBelief, known_covariance
 from latlin.mixture.model import Belief, Data, Mixture, MixtureEvaluation, Walkable
 from latlin.mixture.moments import ComponentMoments, combine
 from latlin.mixture.monte_carlo import (
@@ -174,22 +174,22 @@ class EuclideanClimb:
     data: CompleteRows
     options: Options
     rng: np.random.Generator
-    estimate: Callable[[EuclideanClimb, Point, ComponentMoments], Gradient]
+    estimate: Callable[[EuclideanClimb, RootBelief, ComponentMoments], Gradient]
     noisy: bool
 
     @cached_property
-    def coordinates(self) -> Coordinates:
-        return Coordinates.of(self.mixture.components, self.mixture.weights.components)  # type: ignore[attr-defined]
+    def coordinates(self) -> FreeVector:
+        return FreeVector.of(known_covariance(self.mixture), self.mixture.weights.components)  # type: ignore[attr-defined]
 
     def with_rng(self, rng: np.random.Generator) -> Self:
         return replace(self, rng=rng)
 
     def start(self, moments: ComponentMoments) -> EuclideanState:
-        flat = self.coordinates.flatten(Point.of(self.mixture.belief(moments)))
+        flat = self.coordinates.flatten(RootBelief.of(self.mixture.belief(moments)))
         bound, target = self.mixture.evaluate(self.data, self.mixture.belief(moments))
         return EuclideanState(flat, self.options.step.start(len(flat)), target, bound, 0)
 
-    def point(self, state: EuclideanState) -> Point:
+    def point(self, state: EuclideanState) -> RootBelief:
         return self.coordinates.unflatten(state.flat)
 
     def belief(self, state: EuclideanState) -> Belief:
@@ -212,23 +212,23 @@ class EuclideanClimb:
         return state._replace(target=target, bound=bound, recent=recent), Measure(bound, size)
 
 
-def _exact(climb: EuclideanClimb, point: Point, target: ComponentMoments) -> Gradient:
+def _exact(climb: EuclideanClimb, point: RootBelief, target: ComponentMoments) -> Gradient:
     return in_root(exact_gradient(climb.mixture, point, target), point)
 
 
-def _mini_batch(climb: EuclideanClimb, point: Point, target: ComponentMoments) -> Gradient:
+def _mini_batch(climb: EuclideanClimb, point: RootBelief, target: ComponentMoments) -> Gradient:
     """(4.1)–(4.3), corrected as (3.41)."""
     batch = climb.data.batch(climb.options.batch_size, climb.rng)
     evaluation: MixtureEvaluation = climb.mixture.evaluate(batch, point.belief())
     return in_root(exact_gradient(climb.mixture, point, evaluation.moments), point)
 
 
-def _score(climb: EuclideanClimb, point: Point, target: ComponentMoments) -> Gradient:
+def _score(climb: EuclideanClimb, point: RootBelief, target: ComponentMoments) -> Gradient:
     draws = draw(point, climb.options.n_draws, climb.rng)
     return score_gradient(climb.mixture, point, draws, target, climb.options.control_variate).average()
 
 
-def _pathwise(climb: EuclideanClimb, point: Point, target: ComponentMoments) -> Gradient:
+def _pathwise(climb: EuclideanClimb, point: RootBelief, target: ComponentMoments) -> Gradient:
     options = climb.options
     if options.labels == "gumbel":
         target = relaxed_moments(climb.mixture, climb.data, point.belief(), options.temperature, climb.rng)
@@ -236,7 +236,7 @@ def _pathwise(climb: EuclideanClimb, point: Point, target: ComponentMoments) -> 
     return path_gradient(climb.mixture, point, draws, target.counts, target.mean).average()
 
 
-def _importance(climb: EuclideanClimb, point: Point, target: ComponentMoments) -> Gradient:
+def _importance(climb: EuclideanClimb, point: RootBelief, target: ComponentMoments) -> Gradient:
     draws = draw(point, climb.options.n_draws, climb.rng)
     return importance_gradient(climb.mixture, climb.data, point, draws)
 

@@ -18,7 +18,7 @@ from latlin.mixture import settings
 from latlin.mixture.block_rows import read_rows
 from latlin.mixture.climbs import Climb, EuclideanClimb, NaturalClimb, make_climb
 from latlin.mixture.fitting import MixtureFit, Recorder, check_truth, fit_mixture, learn_scale, record_starts
-from latlin.mixture.fixed import Point
+from latlin.mixture.fixed import RootBelief
 from latlin.mixture.model import Belief, Mixture
 from latlin.mixture.monte_carlo import importance_bound
 from latlin.mixture.priors import SAMPLE, SampledRows, make_sample, seed_labels, summarise
@@ -318,7 +318,7 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
         self.message_ = fit.message
         if self.algorithm == "iwae" and isinstance(climb, EuclideanClimb):
             draws = climb.options.n_draws
-            point = Point.of(fit.belief)
+            point = RootBelief.of(fit.belief)
             estimate = importance_bound(mixture, climb.data, point, draws, IMPORTANCE_REPEATS, climb.rng)
             self.importance_bound_ = estimate
         return self

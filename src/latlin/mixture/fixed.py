@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latlin.densities.conjugate import gaussian_kl
 from latlin.mixture.kernels import diagonal_joint, diagonal_pass, full_joint
-from latlin.mixture.model import Belief
+from latlin.mixture.model import Belief, Mixture
 from latlin.mixture.moments import ComponentMoments, from_reference, inverse
 from latlin.mixture.moments import root as root_of
-from latlin.mixture.sweep import CompleteRows, Separate, mapped, widen
+from latlin.mixture.surgery import Separate
+from latlin.mixture.sweep import CompleteRows, mapped, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
 from latlin.numerics.stored import storable
@@ -90,6 +91,14 @@ class KnownCovariance:
         log_det = np.log(np.diagonal(whitener)).sum() - 0.5 * self.dim * LOG_2PI
         return log_det - 0.5 * np.einsum("de,ked->k", whitener.T @ whitener, params.covariance)
 
+    def best_factor(self, params: FixedParams, used: NDArray[np.bool_]) -> float:
+        """A known covariance has no scale to learn."""
+        return 1.0
+
+    def with_factor(self, factor: float) -> Self:
+        """A known covariance stays as it is."""
+        return self
+
     def kl(self, params: FixedParams) -> float:
         """Σ_k KL(q(μ_k) ‖ p(μ_k))."""
         kl = gaussian_kl(params.mean, params.covariance, self.prior_mean, self.prior_precision)
@@ -143,7 +152,7 @@ class KnownCovariance:
         known = np.broadcast_to(self.covariance, (count, *self.covariance.shape))
         return params.mean + (root_of(params.covariance) @ noise)[..., 0], known
 
-    def restrict(self, params: FixedParams, kept: Array) -> tuple[KnownCovariance, FixedParams]:
+    def restrict(self, params: FixedParams, kept: NDArray[np.bool_]) -> tuple[KnownCovariance, FixedParams]:
         """The same components of some of the features."""
         prior = replace(
             self,
@@ -161,7 +170,14 @@ class KnownCovariance:
 # step length serves every feature.
 
 
-class Point(NamedTuple):
+def known_covariance(mixture: Mixture) -> KnownCovariance:
+    """The structure of a mixture whose covariance is given: gradients by draws and by parts are written for it."""
+    if not isinstance(mixture.components, KnownCovariance):
+        raise TypeError(f"the covariance has to be known, got a {type(mixture.components).__name__} prior of it")
+    return mixture.components
+
+
+class RootBelief(NamedTuple):
     """q(π) = Dir(α), q(μ_k) = N(m_k, L_kL_kᵀ)."""
 
     alpha: Array  # (K,)
@@ -169,8 +185,8 @@ class Point(NamedTuple):
     root: Array  # (K, D, D) lower triangular
 
     @classmethod
-    def of(cls, belief: Belief) -> Point:
-        """The point of a belief about a fixed-covariance mixture with Dirichlet weights."""
+    def of(cls, belief: Belief) -> RootBelief:
+        """The root form of a belief about a mixture of known covariance with Dirichlet weights."""
         params: FixedParams = belief.components
         return cls(belief.weights, params.mean, root_of(params.covariance))
 
@@ -192,14 +208,14 @@ class Gradient(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Coordinates:
-    """The map between a `Point` and one free vector [log α, m, (log diagonal, lower part) of L]."""
+class FreeVector:
+    """The map between a `RootBelief` and one free vector [log α, m, (log diagonal, lower part) of L]."""
 
     components: int
     whitener: Array  # F, Σ⁻¹ = FᵀF
 
     @classmethod
-    def of(cls, structure: KnownCovariance, components: int) -> Coordinates:
+    def of(cls, structure: KnownCovariance, components: int) -> FreeVector:
         return cls(components, structure.whitener)
 
     @property
@@ -214,8 +230,8 @@ class Coordinates:
     def _lower(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         return np.tril_indices(self.dim)
 
-    def flatten(self, point: Point) -> Array:
-        """Point → free vector."""
+    def flatten(self, point: RootBelief) -> Array:
+        """RootBelief → free vector."""
         root = self.whitener @ point.root
         diagonal = np.arange(self.dim)
         root[:, diagonal, diagonal] = np.log(root[:, diagonal, diagonal])
@@ -223,7 +239,7 @@ class Coordinates:
         mean = point.mean @ self.whitener.T
         return np.concatenate([np.log(point.alpha), mean.ravel(), root[:, rows, columns].ravel()])
 
-    def unflatten(self, flat: Array) -> Point:
+    def unflatten(self, flat: Array) -> RootBelief:
         """Free vector → point."""
         log_alpha, mean, lower = self.split(flat)
         root = np.zeros((self.components, self.dim, self.dim))
@@ -232,7 +248,7 @@ class Coordinates:
         diagonal = np.arange(self.dim)
         root[:, diagonal, diagonal] = np.exp(root[:, diagonal, diagonal])
         back = self._back
-        return Point(np.exp(log_alpha), mean @ back.T, back @ root)
+        return RootBelief(np.exp(log_alpha), mean @ back.T, back @ root)
 
     def split(self, flat: Array) -> tuple[Array, Array, Array]:
         """The blocks of a free vector: (K,), (K, D), (K, D(D+1)/2)."""
@@ -241,7 +257,7 @@ class Coordinates:
         mean = flat[first:second].reshape(self.components, self.dim)
         return flat[:first], mean, flat[second:].reshape(self.components, -1)
 
-    def pull_back(self, point: Point, gradient: Gradient) -> Array:
+    def pull_back(self, point: RootBelief, gradient: Gradient) -> Array:
         """Gradient in the free vector, by the chain rule."""
         back = self._back
         root_gradient = back.T @ gradient.root

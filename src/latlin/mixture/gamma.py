@@ -9,15 +9,17 @@ one dimension, so that the words of the prior mean the same for every structure.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from latlin.densities.conjugate import gamma_expected_log, gamma_kl, precision_weighted_kl
 from latlin.mixture.kernels import diagonal_joint, diagonal_pass
 from latlin.mixture.moments import ComponentMoments, from_reference
-from latlin.mixture.sweep import CompleteRows, Separate, widen
+from latlin.mixture.surgery import Separate
+from latlin.mixture.sweep import CompleteRows, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
 from latlin.numerics.stored import storable
@@ -55,9 +57,13 @@ class _GammaPrior:
         """Σ_k E[λ_k]·second_k."""
         return float((params.dof * (second / params.scale).T).sum())
 
-    def best_factor(self, params: GammaParams, used: Array) -> float:
+    def best_factor(self, params: GammaParams, used: NDArray[np.bool_]) -> float:
         """The t that gives the prior tΨ₀ the highest bound at q: ν₀ = tΨ₀E[λ], averaged over the precisions used."""
         return float(self.prior_dof / np.mean((self.prior_scale * (params.dof / params.scale.T).T)[used]))
+
+    def with_factor(self, factor: float) -> Self:
+        """The same with so many times the prior covariance."""
+        return replace(self, prior_scale=factor * self.prior_scale)
 
     def draw_parameters(self, params: GammaParams, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """Draws of μ_k and 1/λ_k: λ ~ Gamma(ν/2, Ψ/2), μ ~ N(m, 1/(βλ))."""
@@ -153,7 +159,7 @@ class DiagonalPrecision(_GammaPrior):
         scale = np.sqrt(self._student_scale(params))[labels]
         return params.mean[labels] + scale * rng.standard_t(params.dof[labels][:, None], scale.shape)
 
-    def restrict(self, params: GammaParams, kept: Array) -> tuple[DiagonalPrecision, GammaParams]:
+    def restrict(self, params: GammaParams, kept: NDArray[np.bool_]) -> tuple[DiagonalPrecision, GammaParams]:
         """The same components of some of the features."""
         prior = replace(self, prior_mean=self.prior_mean[kept], prior_scale=np.asarray(self.prior_scale)[kept])
         smaller = GammaParams(params.mean[:, kept], params.strength, params.dof, params.scale[:, kept])
@@ -232,6 +238,6 @@ class Spherical(_GammaPrior):
         stretch = np.sqrt(self._student_scale(params)[labels] * dof / rng.chisquare(dof))
         return params.mean[labels] + stretch[:, None] * rng.standard_normal((len(labels), self.dim))
 
-    def restrict(self, params: GammaParams, kept: Array) -> tuple[Spherical, GammaParams]:
+    def restrict(self, params: GammaParams, kept: NDArray[np.bool_]) -> tuple[Spherical, GammaParams]:
         """The same components of some of the features; the precision is shared, so nothing is lost."""
         return replace(self, prior_mean=self.prior_mean[kept]), params._replace(mean=params.mean[:, kept])

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latlin.mixture.climbs import ESTIMATES, EuclideanClimb, Options
-from latlin.mixture.fixed import Coordinates, Gradient, Point
+from latlin.mixture.fixed import FreeVector, Gradient, RootBelief, known_covariance
 from latlin.mixture.model import Mixture
 from latlin.mixture.monte_carlo import (
     CovarianceGradient,
@@ -38,13 +38,13 @@ from latlin.numerics.linalg import Array
 from latlin.numerics.rng import RandomState, generator
 
 __all__ = [
-    "Coordinates",
     "CovarianceGradient",
     "Draws",
     "EstimatorTable",
+    "FreeVector",
     "Gradient",
     "NaturalGradient",
-    "Point",
+    "RootBelief",
     "compare_estimators",
     "draw",
     "entropy_gradient",
@@ -90,7 +90,7 @@ class EstimatorTable(tuple[EstimatorRow, ...]):
 def compare_estimators(
     mixture: Mixture,
     data: CompleteRows,
-    point: Point,
+    point: RootBelief,
     *,
     repeats: int = 400,
     batch_sizes: tuple[int, ...] = (10, 100),
@@ -105,8 +105,8 @@ def compare_estimators(
     mixture : Mixture
         With covariance "fixed" and Dirichlet weights (`estimator.mixture_`).
     data : Rows
-    point : Point
-        Where; `Point.of(belief)`.
+    point : RootBelief
+        Where; `RootBelief.of(belief)`.
     repeats : int
         Independent estimates of each kind.
     batch_sizes, n_draws : tuple of int
@@ -137,11 +137,11 @@ class _Bench(NamedTuple):
 
     mixture: Mixture
     data: CompleteRows
-    point: Point
+    point: RootBelief
     repeats: int
     temperature: float
     rng: np.random.Generator
-    coordinates: Coordinates
+    coordinates: FreeVector
     target: Any
     exact: Array
 
@@ -150,12 +150,12 @@ class _Bench(NamedTuple):
         cls,
         mixture: Mixture,
         data: CompleteRows,
-        point: Point,
+        point: RootBelief,
         repeats: int,
         temperature: float,
         rng: np.random.Generator,
     ) -> _Bench:
-        coordinates = Coordinates.of(mixture.components, len(point.alpha))
+        coordinates = FreeVector.of(known_covariance(mixture), len(point.alpha))
         target = mixture.evaluate(data, point.belief()).moments
         exact = coordinates.pull_back(point, in_root(exact_gradient(mixture, point, target), point))
         return cls(mixture, data, point, repeats, temperature, rng, coordinates, target, exact)

@@ -19,7 +19,7 @@ from scipy.special import logsumexp
 from latlin.densities.conjugate import beta_expected_logs, beta_kl, dirichlet_expected_log, dirichlet_kl
 from latlin.mixture.block_rows import MixtureBlockRows
 from latlin.mixture.moments import ComponentMoments
-from latlin.mixture.sweep import CompleteRows, IncompleteRows, slices
+from latlin.mixture.sweep import CompleteRows, CovarianceStructure, IncompleteRows, slices
 from latlin.numerics.linalg import Array
 from latlin.numerics.stored import storable, storable_by_arguments
 
@@ -139,7 +139,7 @@ class Mixture:
     """Priors of a mixture."""
 
     weights: Weights
-    components: Any
+    components: CovarianceStructure[Any]
 
     def belief(self, moments: ComponentMoments) -> Belief:
         """The optimal q(π) q(θ) given the responsibilities' moments."""
@@ -151,7 +151,7 @@ class Mixture:
 
     def with_factor(self, factor: float) -> Mixture:
         """The same with so many times the prior covariance."""
-        return replace(self, components=replace(self.components, prior_scale=factor * self.components.prior_scale))
+        return replace(self, components=self.components.with_factor(factor))
 
     def kl(self, belief: Belief) -> float:
         """KL(q(π) q(θ) ‖ p(π) p(θ))."""

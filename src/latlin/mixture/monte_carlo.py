@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import digamma, gammaln, log_softmax, logsumexp, polygamma, softmax
 
-from latlin.mixture.fixed import Gradient, KnownCovariance, Point
+from latlin.mixture.fixed import Gradient, KnownCovariance, RootBelief, known_covariance
 from latlin.mixture.kernels import gamma_log_slopes
 from latlin.mixture.model import Belief, DirichletWeights, Mixture
 from latlin.mixture.moments import ComponentMoments, inverse
@@ -51,7 +51,7 @@ def relaxed_moments(
     log_r = log_softmax(mixture.log_joint(values, belief), axis=1)
     z = relaxed_labels(log_r, rng.gumbel(size=log_r.shape), temperature)
     weighted = z * data.weights_of(slice(0, len(data)))[:, None]
-    return _moments(mixture.components, values, weighted)
+    return _moments(known_covariance(mixture), values, weighted)
 
 
 def _moments(structure: KnownCovariance, values: Array, weighted: Array) -> ComponentMoments:
@@ -84,12 +84,12 @@ class Draws(NamedTuple):
     slopes: Array  # (S, K)  ∂ ln y_k/∂α_k of the gamma draws behind π
     noise: Array  # (S, K, D)  ξ, μ_k = m_k + L_k ξ_k
 
-    def means(self, point: Point) -> Array:
+    def means(self, point: RootBelief) -> Array:
         """μ, shape (S, K, D)."""
         return point.mean + np.einsum("kde,ske->skd", point.root, self.noise)
 
 
-def draw(point: Point, size: int, rng: np.random.Generator) -> Draws:
+def draw(point: RootBelief, size: int, rng: np.random.Generator) -> Draws:
     """Draws of π and μ. Gamma variables are drawn in logs, y = y′u^{1/α} with y′ ~ Gamma(α+1): none underflows."""
     alpha = point.alpha
     above = rng.gamma(alpha + 1.0, size=(size, len(alpha)))
@@ -99,7 +99,7 @@ def draw(point: Point, size: int, rng: np.random.Generator) -> Draws:
     return Draws(log_weights, slopes, rng.standard_normal((size, *point.mean.shape)))
 
 
-def exact_gradient(mixture: Mixture, point: Point, moments: ComponentMoments) -> CovarianceGradient:
+def exact_gradient(mixture: Mixture, point: RootBelief, moments: ComponentMoments) -> CovarianceGradient:
     """∇L in α (3.41, corrected), m (3.42) and C (3.43).
 
     ∂/∂α_k = (N_k + α₀ − α_k) ψ′(α_k) − ψ′(Σα) Σ_j (N_j + α₀ − α_j).
@@ -113,7 +113,7 @@ def exact_gradient(mixture: Mixture, point: Point, moments: ComponentMoments) ->
     return CovarianceGradient(alpha, mean, 0.5 * (covariance - precision))
 
 
-def natural_gradient(mixture: Mixture, point: Point, moments: ComponentMoments) -> NaturalGradient:
+def natural_gradient(mixture: Mixture, point: RootBelief, moments: ComponentMoments) -> NaturalGradient:
     """η* − η (4.12): a step of length one is coordinate ascent."""
     prior, structure = _parts(mixture)
     precision = inverse(point.root @ point.root.transpose(0, 2, 1))
@@ -127,12 +127,12 @@ def natural_gradient(mixture: Mixture, point: Point, moments: ComponentMoments) 
     )
 
 
-def in_root(gradient: CovarianceGradient, point: Point) -> Gradient:
+def in_root(gradient: CovarianceGradient, point: RootBelief) -> Gradient:
     """∂/∂L = 2 (∂/∂C) L, lower triangle."""
     return Gradient(gradient.alpha, gradient.mean, np.tril(2.0 * gradient.covariance @ point.root))
 
 
-def entropy_gradient(point: Point) -> Gradient:
+def entropy_gradient(point: RootBelief) -> Gradient:
     """∇ of the entropy of q(π) q(μ)."""
     alpha, total = point.alpha, point.alpha.sum()
     slope = (total - len(alpha)) * polygamma(1, total) - (alpha - 1.0) * polygamma(1, alpha)
@@ -142,7 +142,7 @@ def entropy_gradient(point: Point) -> Gradient:
     return Gradient(slope, np.zeros_like(point.mean), root)
 
 
-def path_gradient(mixture: Mixture, point: Point, draws: Draws, counts: Array, averages: Array) -> Gradient:
+def path_gradient(mixture: Mixture, point: RootBelief, draws: Draws, counts: Array, averages: Array) -> Gradient:
     """One term a draw through μ = m + Lξ and the implicit path of the Dirichlet ((5.16)–(5.25), corrected).
 
     The cost ln p − ln q is differentiated through the draw only: the direct dependence of ln q on its parameters
@@ -164,7 +164,7 @@ def path_gradient(mixture: Mixture, point: Point, draws: Draws, counts: Array, a
 
 def score_gradient(
     mixture: Mixture,
-    point: Point,
+    point: RootBelief,
     draws: Draws,
     moments: ComponentMoments,
     control_variate: str | None = "baseline",
@@ -237,7 +237,7 @@ def _mean_force(structure: KnownCovariance, counts: Array, averages: Array, mu: 
     return pull - (mu - structure.prior_mean) @ structure.prior_precision
 
 
-def _scores(point: Point, draws: Draws) -> Gradient:
+def _scores(point: RootBelief, draws: Draws) -> Gradient:
     """∇ ln q at each draw: ψ(Σα) − ψ(α_k) + ln π_k, L⁻ᵀξ, and the lower triangle of L⁻ᵀ(ξξᵀ − I)."""
     alpha = digamma(point.alpha.sum()) - digamma(point.alpha) + draws.log_weights
     back = inverse(point.root).transpose(0, 2, 1)
@@ -246,7 +246,7 @@ def _scores(point: Point, draws: Draws) -> Gradient:
     return Gradient(alpha, mean, np.tril(back @ outer))
 
 
-def _costs(mixture: Mixture, point: Point, draws: Draws, moments: ComponentMoments) -> tuple[Array, Array, float]:
+def _costs(mixture: Mixture, point: RootBelief, draws: Draws, moments: ComponentMoments) -> tuple[Array, Array, float]:
     """ln p(X, Z, π, μ), averaged over Z, in the parts that know π (S,), μ_k (S, K), and neither."""
     prior, structure = _parts(mixture)
     components, dim = point.mean.shape
@@ -287,9 +287,9 @@ class BoundEstimate(NamedTuple):
     standard_error: float
 
 
-def weigh(mixture: Mixture, data: CompleteRows, point: Point, draws: Draws) -> WeightedDraws:
-    """ln w_l of each draw; one pass over the data a draw."""
-    structure = mixture.components
+def weigh(mixture: Mixture, data: CompleteRows, point: RootBelief, draws: Draws) -> WeightedDraws:
+    """ln w_l of each draw; one pass over the data per draw."""
+    structure = known_covariance(mixture)
     mu = draws.means(point)
     log_det = np.log(np.diagonal(structure.whitener)).sum() - 0.5 * structure.dim * LOG_2PI
     passes = [
@@ -302,7 +302,7 @@ def weigh(mixture: Mixture, data: CompleteRows, point: Point, draws: Draws) -> W
 
 
 def importance_bound(
-    mixture: Mixture, data: CompleteRows, point: Point, n_draws: int, repeats: int, rng: np.random.Generator
+    mixture: Mixture, data: CompleteRows, point: RootBelief, n_draws: int, repeats: int, rng: np.random.Generator
 ) -> BoundEstimate:
     """L_IW with L = `n_draws`, averaged over `repeats` independent sets."""
     weighted = weigh(mixture, data, point, draw(point, n_draws * repeats, rng))
@@ -311,7 +311,7 @@ def importance_bound(
     return BoundEstimate(float(values.mean()), float(error))
 
 
-def importance_gradient(mixture: Mixture, data: CompleteRows, point: Point, draws: Draws) -> Gradient:
+def importance_gradient(mixture: Mixture, data: CompleteRows, point: RootBelief, draws: Draws) -> Gradient:
     """The doubly reparameterised gradient of L_IW from one set of L draws."""
     weighted = weigh(mixture, data, point, draws)
     share = np.exp(weighted.log_weights - logsumexp(weighted.log_weights))
@@ -335,7 +335,7 @@ def _log_normal(structure: KnownCovariance, mu: Array) -> Array:
     return 0.5 * (mu.shape[1] * log_det - square)
 
 
-def _log_posterior(point: Point, draws: Draws) -> Array:
+def _log_posterior(point: RootBelief, draws: Draws) -> Array:
     """ln q(π) q(μ) at each draw."""
     alpha = point.alpha
     normaliser = gammaln(alpha.sum()) - gammaln(alpha).sum()

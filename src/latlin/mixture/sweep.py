@@ -1,4 +1,4 @@
-"""The data of a mixture, and compiled passes over it in slices of rows spread over threads.
+"""The data of a mixture, what covariance structures do with them, and compiled passes in slices of rows.
 
 Slices have a fixed length and are added in order, so a result does not depend on the number of threads. Rows
 may be float32: a slice is widened when its turn comes, so memory stays that of the data.
@@ -9,127 +9,78 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latlin.mixture.kernels import incomplete_pass
-from latlin.mixture.moments import ComponentMoments, scatter_between
+from latlin.mixture.moments import ComponentMoments, SecondMoments
+from latlin.mixture.surgery import Surgery
 from latlin.numerics.linalg import Array
 from latlin.numerics.threads import thread_count
-
-# --- Components joined and parted by their moments alone, and what that does to the bound.
-#
-# With responsibilities R held and q(π) q(θ) at its best for their moments, the bound is `evidence` plus the entropy of
-# R. A merge adds two components' moments, a split replaces one's by two: what either promises is arithmetic on moments
-# and the entropy between two components, without a pass over the data.
-
-
-class Surgery(Protocol):
-    """How scatter is handed over, by structures that keep one per component and by those that pool it."""
-
-    def merged(self, structure: Any, moments: ComponentMoments, first: int, second: int) -> ComponentMoments:
-        """`first` takes over what `second` answered for."""
-
-    def parted(
-        self, structure: Any, moments: ComponentMoments, old: int, new: int, parts: ComponentMoments
-    ) -> ComponentMoments:
-        """What `old` answered for goes to `old` and `new` as the two components of `parts` have it."""
-
-    def few(self, params: Any, chosen: NDArray[np.intp]) -> Any:
-        """The parameters of some components."""
-
-
-class Separate:
-    """One scatter a component."""
-
-    def merged(self, structure: Any, moments: ComponentMoments, first: int, second: int) -> ComponentMoments:
-        counts, mean, between = _joined(structure, moments, first, second)
-        scatter = moments.scatter.copy()
-        scatter[first] += scatter[second] + between
-        scatter[second] = 0.0
-        return ComponentMoments(counts, mean, scatter)
-
-    def parted(
-        self, structure: Any, moments: ComponentMoments, old: int, new: int, parts: ComponentMoments
-    ) -> ComponentMoments:
-        counts, mean = _replaced(moments, old, new, parts)
-        scatter = moments.scatter.copy()
-        scatter[[old, new]] = parts.scatter
-        return ComponentMoments(counts, mean, scatter)
-
-    def few(self, params: Any, chosen: NDArray[np.intp]) -> Any:
-        return type(params)(*(part[chosen] for part in params))
-
-
-class Pooled:
-    """One scatter for all."""
-
-    def merged(self, structure: Any, moments: ComponentMoments, first: int, second: int) -> ComponentMoments:
-        counts, mean, between = _joined(structure, moments, first, second)
-        return ComponentMoments(counts, mean, moments.scatter + between)
-
-    def parted(
-        self, structure: Any, moments: ComponentMoments, old: int, new: int, parts: ComponentMoments
-    ) -> ComponentMoments:
-        parts = _drawn_together(parts, moments.scatter)
-        counts, mean = _replaced(moments, old, new, parts)
-        return ComponentMoments(counts, mean, moments.scatter - scatter_between(structure, parts))
-
-    def few(self, params: Any, chosen: NDArray[np.intp]) -> Any:
-        return params._replace(mean=params.mean[chosen], strength=params.strength[chosen])
-
-
-def _drawn_together(parts: ComponentMoments, scatter: Array) -> ComponentMoments:
-    """Two components, their means no farther apart than the pooled scatter has room for: they come from a sample."""
-    centre = parts.counts @ parts.mean / max(float(parts.counts.sum()), 1e-300)
-    away = parts.mean - centre
-    room = scatter + 1e-12 * np.trace(scatter) * np.eye(len(scatter))
-    # δ₁ and δ₂ are parallel: Σ N δδᵀ ≤ scatter when Σ N δᵀ scatter⁻¹ δ ≤ 1
-    used = float(parts.counts @ (away * np.linalg.lstsq(room, away.T)[0].T).sum(axis=1))
-    return parts._replace(mean=centre + away * np.sqrt(min(1.0, 0.999 / used))) if used > 0.0 else parts
-
-
-def _joined(structure: Any, moments: ComponentMoments, first: int, second: int) -> tuple[Array, Array, Array]:
-    pair = [first, second]
-    both = ComponentMoments(moments.counts[pair], moments.mean[pair], moments.scatter)
-    counts, mean = moments.counts.copy(), moments.mean.copy()
-    counts[pair] = both.counts.sum(), 0.0
-    mean[first] = both.counts @ both.mean / both.counts.sum()
-    return counts, mean, scatter_between(structure, both)
-
-
-def _replaced(moments: ComponentMoments, old: int, new: int, parts: ComponentMoments) -> tuple[Array, Array]:
-    counts, mean = moments.counts.copy(), moments.mean.copy()
-    counts[[old, new]], mean[[old, new]] = parts.counts, parts.mean
-    return counts, mean
-
-
-def evidence(mixture: Any, moments: ComponentMoments) -> float:
-    """The bound without the entropy of the responsibilities, with q at its best for these moments."""
-    belief = mixture.belief(moments)
-    log_weights = mixture.weights.expected_log(belief.weights)
-    return expected(mixture.components, moments, belief.components, log_weights) - mixture.kl(belief)
-
-
-def expected(structure: Any, moments: ComponentMoments, params: Any, log_weights: Array) -> float:
-    """Σ_nk w_n r_nk ln ρ_nk from the moments."""
-    # Σ_n r(x − m)(x − m)ᵀ = scatter + N(x̄ − m)(x̄ − m)ᵀ
-    second = moments.scatter + structure.spread(moments.mean - params.mean, moments.counts)
-    return float(moments.counts @ (structure.offsets(params) + log_weights)) - 0.5 * structure.squares(params, second)
-
-
-def entropy_between(r: Array, weights: Array) -> float:
-    """−Σ_nk w_n r_nk ln(r_nk / Σ_j r_nj): what responsibilities lose in entropy when their components are joined."""
-    share = r / np.maximum(r.sum(axis=1, keepdims=True), 1e-300)
-    return -float(weights @ (r * np.log(np.maximum(share, 1e-300))).sum(axis=1))
-
 
 SLICE = 8192
 
 T = TypeVar("T")
+Params = TypeVar("Params", bound=Any)
 Totals = tuple[float, Array, Array, Array]
+
+
+class CovarianceStructure(SecondMoments, Protocol[Params]):
+    """A prior of the components, by the form of their covariances; `Params` are those of q(θ) = Π_k q(θ_k)."""
+
+    @property
+    def dim(self) -> int: ...
+
+    @property
+    def surgery(self) -> Surgery:
+        """How components are merged and split."""
+
+    def posterior(self, moments: ComponentMoments) -> Params:
+        """The optimal q(θ) given the moments of the rows that each component answers for."""
+
+    def offsets(self, params: Params) -> Array:
+        """E ln N(x|θ_k) where x is the mean of component k."""
+
+    def squares(self, params: Params, second: Array) -> float:
+        """Σ_k tr(E[Λ_k] second_k)."""
+
+    def kl(self, params: Params) -> float:
+        """KL(q(θ) ‖ p(θ))."""
+
+    def best_factor(self, params: Params, used: NDArray[np.bool_]) -> float:
+        """The t that gives t times the prior covariance the highest bound at q, by the components in use."""
+
+    def with_factor(self, factor: float) -> Self:
+        """The same with so many times the prior covariance."""
+
+    def collect(self, rows: CompleteRows, params: Params, log_weights: Array) -> tuple[float, ComponentMoments]:
+        """Σ_n w_n log Σ_k ρ_nk and the moments under the optimal responsibilities."""
+
+    def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> ComponentMoments:
+        """Moments from Σ r, Σ r(x − c) and Σ r(x − c)(x − c)ᵀ about reference points c, full matrices."""
+
+    def precisions(self, params: Params) -> Array:
+        """E[Λ_k], (K, D, D)."""
+
+    def covariances(self, params: Params) -> Array:
+        """Covariances that describe the components, in the form of the structure."""
+
+    def joint(self, rows: Array, params: Params, log_weights: Array) -> Array:
+        """ln ρ_nk, (N, K)."""
+
+    def predictive(self, rows: Array, params: Params) -> Array:
+        """ln of the density of new rows under each component, its parameters integrated out."""
+
+    def draw(self, params: Params, labels: Array, rng: np.random.Generator) -> Array:
+        """One new row per label."""
+
+    def draw_parameters(self, params: Params, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Means and covariances drawn from q(θ)."""
+
+    def restrict(self, params: Params, kept: NDArray[np.bool_]) -> tuple[Any, Params]:
+        """The structure and the parameters of some of the columns."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +152,9 @@ class CompleteRows:
 
         return add_totals(_spread(run, len(self)))
 
-    def collect(self, structure: Any, params: Any, log_weights: Array) -> tuple[float, Any]:
+    def collect(
+        self, structure: CovarianceStructure[Params], params: Params, log_weights: Array
+    ) -> tuple[float, ComponentMoments]:
         """Σ_n w_n log Σ_k ρ_nk and the moments under the optimal responsibilities."""
         return structure.collect(self, params, log_weights)
 
@@ -240,7 +193,9 @@ class IncompleteRows:
 
         return add_totals(_spread(run, len(self)))
 
-    def collect(self, structure: Any, params: Any, log_weights: Array) -> tuple[float, Any]:
+    def collect(
+        self, structure: CovarianceStructure[Params], params: Params, log_weights: Array
+    ) -> tuple[float, ComponentMoments]:
         """Σ_n w_n log Σ_k ρ_nk and the moments under the optimal responsibilities."""
         offset = structure.offsets(params) + log_weights
         sum_log, count, first, second = self.products(offset, params.mean, structure.precisions(params))

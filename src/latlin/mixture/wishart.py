@@ -11,16 +11,18 @@ Extends Gutteridge (2021), §3 beyond its fixed covariance.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from latlin.densities.conjugate import precision_weighted_kl, wishart_expected_log_det, wishart_kl
 from latlin.mixture.kernels import diagonal_joint, full_joint, full_pass, pooled_pass
 from latlin.mixture.moments import ComponentMoments, from_reference, inverse, log_det_of_root
 from latlin.mixture.moments import root as root_of
-from latlin.mixture.sweep import CompleteRows, Pooled, Separate, mapped, widen
+from latlin.mixture.surgery import Pooled, Separate
+from latlin.mixture.sweep import CompleteRows, mapped, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
 from latlin.numerics.stored import storable
@@ -81,11 +83,15 @@ class _WishartPrior:
         kl = wishart_kl(params.dof, log_det, self.prior_dof, prior_log_det, trace, self.dim)
         return float(np.sum(kl))
 
-    def best_factor(self, params: WishartParams, used: Array) -> float:
+    def best_factor(self, params: WishartParams, used: NDArray[np.bool_]) -> float:
         """The t that gives the prior tΨ₀ the highest bound at q: ν₀D = t tr Ψ₀E[Λ], averaged over the matrices used."""
         whitened = inverse(params.root) @ root_of(self.prior_scale)
         trace = params.dof * np.square(whitened).sum(axis=(-2, -1))
         return float(self.prior_dof * self.dim / np.mean(trace[used] if trace.ndim else trace))
+
+    def with_factor(self, factor: float) -> Self:
+        """The same with so many times the prior covariance."""
+        return replace(self, prior_scale=factor * self.prior_scale)
 
     def kl(self, params: WishartParams) -> float:
         """KL(q(μ, Λ) ‖ p(μ, Λ))."""
@@ -169,7 +175,7 @@ class WishartPrecision(_WishartPrior):
         """ln ρ_nk, shape (N, K)."""
         return full_joint(widen(rows), self.offsets(params) + log_weights, params.mean, _whitener(params))
 
-    def restrict(self, params: WishartParams, kept: Array) -> tuple[WishartPrecision, WishartParams]:
+    def restrict(self, params: WishartParams, kept: NDArray[np.bool_]) -> tuple[WishartPrecision, WishartParams]:
         """The same components of some of the features."""
         prior, lost = _restricted(self, kept)
         scale = (params.root @ params.root.transpose(0, 2, 1))[:, kept][:, :, kept]
@@ -227,7 +233,7 @@ class Tied(_WishartPrior):
         offset = self.offsets(params) + log_weights
         return diagonal_joint(mapped(rows, whitener, self.prior_mean), offset, centres, np.ones_like(centres))
 
-    def restrict(self, params: WishartParams, kept: Array) -> tuple[Tied, WishartParams]:
+    def restrict(self, params: WishartParams, kept: NDArray[np.bool_]) -> tuple[Tied, WishartParams]:
         """The same components of some of the features."""
         prior, lost = _restricted(self, kept)
         scale = (params.root @ params.root.T)[kept][:, kept]
@@ -235,7 +241,7 @@ class Tied(_WishartPrior):
         return prior, smaller
 
 
-def _restricted(prior: _WishartPrior, kept: Array) -> tuple[Any, int]:
+def _restricted(prior: _WishartPrior, kept: NDArray[np.bool_]) -> tuple[Any, int]:
     lost = prior.dim - int(kept.sum())
     smaller = replace(
         prior,

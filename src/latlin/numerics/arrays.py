@@ -17,6 +17,29 @@ Array = NDArray[np.float64]
 LOG_2PI = float(np.log(2.0 * np.pi))
 
 
+def all_finite(values: Array) -> bool:
+    """Whether no number is infinite or NaN; a finite sum tells it without another array.
+
+    Examples
+    --------
+    >>> all_finite(np.array([1e308, 1e308])), all_finite(np.array([1.0, np.nan]))
+    (True, False)
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(values.sum())) or bool(np.all(np.isfinite(values)))
+
+
+def largest(values: Array) -> float:
+    """The largest absolute number, NaN if there is one; without another array.
+
+    Examples
+    --------
+    >>> largest(np.array([1.0, -3.0])), largest(np.array([1.0, np.nan])), largest(np.zeros(0))
+    (3.0, nan, 0.0)
+    """
+    return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
+
+
 # --- Data whose squares can be summed: variances of larger numbers overflow.
 
 

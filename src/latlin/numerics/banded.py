@@ -212,29 +212,38 @@ def invert(panels: Array, inverse: Array, inner: int, width: int, border: int, p
 
 
 @njit(cache=True, nogil=True)
+def times(panels: Array, inner: int, width: int, place: Index, v: Array, found: Array) -> None:
+    """Av for the panels of a band A without a border."""
+    found[:] = 0.0
+    for j in range(inner):
+        base, total = place[j], panels[place[j]] * v[j]
+        for r in range(1, min(width, inner - 1 - j) + 1):
+            found[j + r] += panels[base + r] * v[j]
+            total += panels[base + r] * v[j + r]
+        found[j] += total
+
+
+@njit(cache=True, nogil=True)
 def solve_rows(
     start: int, stop: int, panels: Array, inner: int, width: int, border: int, place: Index, b: Array,
     down: bool, up: bool,
 ) -> None:  # fmt: skip
     """Rows start … stop − 1 of b ← L⁻¹b, L⁻ᵀb or, with both, A⁻¹b."""
-    # products, unlike quotients, do not keep the next row waiting
-    inverse = np.empty(inner + border)
-    for j in range(inner + border):
-        inverse[j] = 1.0 / panels[place[j]]
     for k in range(start, stop):
         if down:
-            _down(panels, inverse, inner, width, border, place, b[k])
+            _down(panels, inner, width, border, place, b[k])
         if up:
-            _up(panels, inverse, inner, width, border, place, b[k])
+            _up(panels, inner, width, border, place, b[k])
 
 
 @njit(cache=True)
-def _down(panels: Array, inverse: Array, inner: int, width: int, border: int, place: Index, b: Array) -> None:
+def _down(panels: Array, inner: int, width: int, border: int, place: Index, b: Array) -> None:
     """b ← L⁻¹b."""
     for j in range(inner + border):
         base = place[j]
         reach = min(width, inner - 1 - j) if j < inner else inner + border - 1 - j
-        x = b[j] * inverse[j]
+        # a product, unlike a quotient, does not keep the next row waiting
+        x = b[j] * (1.0 / panels[base])
         b[j] = x
         for r in range(1, reach + 1):
             b[j + r] -= panels[base + r] * x
@@ -244,7 +253,7 @@ def _down(panels: Array, inverse: Array, inner: int, width: int, border: int, pl
 
 
 @njit(cache=True)
-def _up(panels: Array, inverse: Array, inner: int, width: int, border: int, place: Index, b: Array) -> None:
+def _up(panels: Array, inner: int, width: int, border: int, place: Index, b: Array) -> None:
     """b ← L⁻ᵀb."""
     for j in range(inner + border - 1, -1, -1):
         base = place[j]
@@ -255,4 +264,4 @@ def _up(panels: Array, inverse: Array, inner: int, width: int, border: int, plac
         if j < inner:
             for q in range(border):
                 x -= panels[base + reach + 1 + q] * b[inner + q]
-        b[j] = x * inverse[j]
+        b[j] = x * (1.0 / panels[base])

@@ -230,6 +230,16 @@ def lower_places(
 
 
 @njit(cache=True)
+def put_lower(lower: NDArray[np.bool_], places: Index, data: NDArray[np.float64], entries: NDArray[np.float64]) -> None:
+    """Add the numbers of the lower triangle to their entries; both from `lower_places`."""
+    free = 0
+    for k in range(len(data)):
+        if lower[k]:
+            entries[places[free]] += data[k]
+            free += 1
+
+
+@njit(cache=True)
 def entry_of(indptr: Index, indices: Index, i: int, j: int) -> int:
     low, high = indptr[j], indptr[j + 1]
     while low < high:

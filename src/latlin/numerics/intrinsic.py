@@ -53,7 +53,6 @@ def hold_coordinates(analysis: Analysis, values: Array, most: int, suspect: floa
     """
     weight = float(values[analysis.diagonal].mean())
     held: list[int] = []
-    values = values.copy()
     while True:
         factor, place = analysis.attempt(values)
         if factor is not None:
@@ -63,6 +62,7 @@ def hold_coordinates(analysis: Analysis, values: Array, most: int, suspect: floa
                 return Grounded(analysis.order[np.array(held, np.int64)], weight, factor)
         if len(held) == most or place in held or not weight > 0.0:
             return None
+        values = values if held else values.copy()
         held.append(place)
         values[analysis.diagonal[place]] += weight
 

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.numerics import banded, elimination, supernodes
-from latlin.numerics.arrays import Array
+from latlin.numerics.arrays import Array, all_finite
 from latlin.numerics.banded import Band
+from latlin.numerics.memory import room
 from latlin.numerics.minimum_degree import dense_nodes, independent_nodes, minimum_degree
 from latlin.numerics.routines import ROUTINES, make_workspace
 from latlin.numerics.stored import storable
@@ -209,7 +210,11 @@ class Analysis:
 
     def inwards(self, rows: Array) -> Array:
         """The columns of a matrix in the order of elimination, always a copy."""
-        return np.array(rows, order="C") if self._as_it_came[0] else np.ascontiguousarray(rows[:, self.order])
+        found = room(*rows.shape)
+        if self._as_it_came[0]:
+            np.copyto(found, rows)
+            return found
+        return np.take(rows, self.order, axis=1, out=found, mode="clip")
 
     @cached_property
     def _largest(self) -> tuple[int, int]:
@@ -231,31 +236,43 @@ class Analysis:
         """Which entries are (i, j), i ≥ j, in the order of elimination; −1 for pairs outside the pattern."""
         return elimination.find_entries(self.indptr, self.indices, i.astype(np.int64), j.astype(np.int64))
 
+    def times_band(self, values: Array, v: Array) -> Array | None:
+        """Mv for a matrix M with these entries that is a band as it came; None where it is none."""
+        if self.band is None or self.band.border or not all(self._as_it_came):
+            return None
+        found = room(self.dim)
+        banded.times(values, self.band.inner, self.band.width, self.place, v, found)
+        return found
+
     @property
     def threads(self) -> AbstractContextManager[Any]:
         """BLAS with one thread where all panels are small: handing them to others would take longer."""
         return one_blas_thread() if np.diff(self.begin).max(initial=0) < TALL else nullcontext()
 
-    def factorise(self, values: Array) -> SparseCholesky | None:
+    def factorise(self, values: Array, overwrite: bool = False) -> SparseCholesky | None:
         """The factor for given entries, or None where the matrix is not (numerically) positive definite."""
-        return self.attempt(values)[0]
+        return self.attempt(values, overwrite)[0]
 
-    def attempt(self, values: Array) -> tuple[SparseCholesky | None, int]:
-        """The factor, or None and the place in the order of elimination where the factorisation broke down."""
-        if not np.all(np.isfinite(values)):
+    def attempt(self, values: Array, overwrite: bool = False) -> tuple[SparseCholesky | None, int]:
+        """The factor, or None and the place in the order of elimination where the factorisation broke down.
+
+        With `overwrite` it may stand where the values were.
+        """
+        if not all_finite(values):
             return None, 0
+        diagonal = np.take(values, self.diagonal, out=room(self.dim), mode="clip")
         if self._as_it_came[1]:
-            panels = np.array(values)
+            panels = values if overwrite else np.array(values)
         else:
             panels = np.zeros(self.numbers)
             panels[self.source] = values
         if self.band is not None:
-            broken = banded.factorise(panels, values[self.diagonal], *self.band, self.place)
+            broken = banded.factorise(panels, diagonal, *self.band, self.place)
             return (SparseCholesky(self, panels), -1) if broken < 0 else (None, int(broken))
         parts = (self.first, self.begin, self.rows, self.place, self.of)
         buffer = np.empty(self._largest[0])
         with self.threads:
-            broken = supernodes.factorise(panels, values[self.diagonal], *parts, ROUTINES, make_workspace(), buffer)
+            broken = supernodes.factorise(panels, diagonal, *parts, ROUTINES, make_workspace(), buffer)
         return (SparseCholesky(self, panels), -1) if broken < 0 else (None, int(broken))
 
 
@@ -366,10 +383,11 @@ class SparseCholesky:
     def inverse(self) -> Array:
         """A⁻¹ on the pattern of L, in panels like those of L."""
         a = self.analysis
-        found = np.zeros_like(self.panels)
         if a.band is not None:
+            found = room(len(self.panels))
             banded.invert(self.panels, found, *a.band, a.place)
             return found
+        found = np.zeros_like(self.panels)
         square, turned = np.empty(a._largest[1]), np.empty(a._largest[0])
         parts = (a.first, a.begin, a.rows, a.place, a.of)
         with a.threads:
@@ -378,9 +396,9 @@ class SparseCholesky:
 
     @property
     def inverse_values(self) -> Array:
-        """A⁻¹ on the pattern of A, in the order of `Analysis.indices`."""
+        """A⁻¹ on the pattern of A, in the order of `Analysis.indices`; not to be changed."""
         a = self.analysis
-        return self.inverse.copy() if a._as_it_came[1] else self.inverse[a.source]
+        return self.inverse if a._as_it_came[1] else self.inverse[a.source]
 
     @property
     def inverse_diagonal(self) -> Array:

@@ -2,7 +2,7 @@
 
 Which entry a pair adds to is looked up once and kept, so that every new Γ costs one pass over the pairs. Rows with
 non-zeros in the same columns, such as the members of a group, share what was looked up. Columns that every row has,
-such as an intercept and covariates, need no look-up: their part is XᵀΓX.
+such as an intercept and covariates, need no look-up: their part is XᵀΓX. Rows of one non-zero add to the diagonal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from scipy import sparse
 from scipy.linalg import blas
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.elimination import entry_of
+from latlin.numerics.elimination import entry_of, find_entries
+from latlin.numerics.memory import room
 from latlin.numerics.threads import run_together, share_out, threads_for
 
 Index = NDArray[np.int64]
@@ -29,6 +30,8 @@ PAIR = 2.0
 FEWEST = 32
 #: rows after which it is clear whether rows are alike
 TRIED = 20_000
+#: numbers of two vectors that are compared before all are
+SOME = 16
 
 
 class ThinRows(NamedTuple):
@@ -105,6 +108,26 @@ class EntryPattern(Protocol):
         ...
 
 
+class SingleRows(NamedTuple):
+    """Rows of one non-zero each: the entry of the diagonal that each adds to, and the square of its number."""
+
+    places: Index
+    squares: Array
+
+    @classmethod
+    def of(cls, rows: sparse.csr_array, pattern: EntryPattern) -> SingleRows | None:
+        """None where some row has none or several."""
+        if not has_single_entries(rows):
+            return None
+        at = pattern.label[rows.indices]
+        return cls(find_entries(pattern.indptr, pattern.indices, at, at), rows.data * rows.data)
+
+
+def has_single_entries(rows: sparse.csr_array) -> bool:
+    """Whether every row has one non-zero."""
+    return rows.nnz == rows.shape[0] and bool(np.all(np.diff(rows.indptr) == 1))
+
+
 @dataclass(frozen=True)
 class WeightedGram:
     """Sums over the rows of H on the entries of a pattern that has that of HᵀH.
@@ -123,6 +146,11 @@ class WeightedGram:
     def columns(self) -> sparse.csr_array:
         """Hᵀ."""
         return sparse.csr_array(self.rows.T)
+
+    @cached_property
+    def single(self) -> SingleRows | None:
+        """The rows, where each has one non-zero."""
+        return SingleRows.of(self.rows, self.analysis)
 
     @cached_property
     def _thin(self) -> ThinRows:
@@ -157,7 +185,9 @@ class WeightedGram:
 
     @property
     def looked_up(self) -> bool:
-        """Whether the entries of the pairs of rows with this pattern are known already."""
+        """Whether the entries of the pairs of rows with this pattern are known already, or quickly found."""
+        if self.single is not None:
+            return True
         kept = vars(self.analysis).get("_pairs_of_rows")
         if kept is None or len(kept[1]) != self.rows.nnz:
             return False
@@ -168,10 +198,21 @@ class WeightedGram:
         """Nanoseconds per row."""
         return PAIR * self._count / max(self.rows.shape[0], 1)
 
+    def added(self, entries: Array, weights: Array) -> Array:
+        """Some entries plus HᵀΓH, in a new array."""
+        if self.single is None:
+            return entries + self.total(weights)
+        total = room(len(entries))
+        np.copyto(total, entries)
+        add_singles(*self.single, weights, total)
+        return total
+
     def total(self, weights: Array) -> Array:
         """HᵀΓH on the entries, not to be changed: the last one is kept with its weights."""
+        if self.single is not None:
+            return self.added(np.zeros(len(self.analysis.indices)), weights)
         known: tuple[Array, Array] | None = vars(self).get("_last")
-        if known is None or not np.array_equal(known[0], weights):
+        if known is None or not same_numbers(known[0], weights):
             known = vars(self)["_last"] = (weights.copy(), self._total(weights))
             known[1].setflags(write=False)
         return known[1]
@@ -193,11 +234,21 @@ class WeightedGram:
 
     def squares(self, values: Array) -> Array:
         """h_nᵀZh_n of every row."""
+        if self.single is not None:
+            found = np.take(values, self.single.places, out=room(self.rows.shape[0]), mode="clip")
+            found *= self.single.squares
+            return found
         found, thin, places = np.empty(self.rows.shape[0]), self._thin, self._places
         corner = values[places.corner]
         arrays = (thin.indptr, thin.columns, thin.data, thin.X, *places[:3], values, corner, found)
         share_out(pair_squares, len(found), self._row_time, *arrays)
         return found
+
+
+def same_numbers(one: Array, other: Array) -> bool:
+    """Whether two vectors are equal; of those that are not a few numbers mostly tell."""
+    some = slice(None, None, max(1, len(one) // SOME))
+    return len(one) == len(other) and np.array_equal(one[some], other[some]) and np.array_equal(one, other)
 
 
 def _same_memory(one: sparse.csr_array, other: sparse.csr_array) -> bool:
@@ -284,6 +335,13 @@ def entries_with(
             one, other = label[c], label[full[j]]
             found[c, j] = entry_of(entry_indptr, entry_indices, max(one, other), min(one, other))
     return found
+
+
+@njit(cache=True, nogil=True)
+def add_singles(places: Index, squares: Array, weights: Array, total: Array) -> None:
+    """total ← total + Σ_n weights_n h_n h_nᵀ for rows of one non-zero."""
+    for n in range(len(places)):
+        total[places[n]] += squares[n] * weights[n]
 
 
 @njit(cache=True, nogil=True)

@@ -1,14 +1,10 @@
-"""What every potential answers: a block of scalar functions φ_n, one per site, evaluated as arrays.
+"""What every potential answers: a block of scalar functions φ_n, one per site, evaluated as arrays; ψ = log φ.
 
-A potential is asked for quantities, never for an engine's needs. `log_density` is the one thing a family must
-write; the others have quadrature defaults, and a family overrides one only where it knows a closed form or a
-faster way. Throughout, ψ = log φ.
-
-To add a family, subclass `Potential`: name the constructor's arguments in `parameters`, the attributes that
-hold one number per site in `arrays`, those that can be learnt in `free`, store everything with `_store`, write
-`log_density` and, where ψ has them, `derivatives`; say in `regions` where ψ bends and in `_sample` how an
-observation is drawn. A closed form goes into `_expected_log`, `_tilted_moments` or
-`_expected_parameter_derivative`, which receive checked one-dimensional arrays, one number per site.
+`log_density` is the one thing a family must write; the others have quadrature defaults, which a closed form replaces.
+To add a family, subclass `Potential`: name the constructor's arguments in `parameters`, the attributes that hold one
+number per site in `arrays`, those that can be learnt in `free`, store all with `_store`, write `log_density` and,
+where ψ has them, `derivatives`; say in `regions` where ψ bends and in `_sample` how an observation is drawn. Closed
+forms go into `_expected_log`, `_tilted_moments` or `_expected_parameter_derivative`, which receive checked arrays.
 """
 
 from __future__ import annotations
@@ -42,8 +38,7 @@ T = TypeVar("T")
 class Potential(ABC):
     """A block of sites of one family.
 
-    Parameters of a family are scalars or arrays of one common length, the number of sites; scalars serve any
-    number. Instances are immutable.
+    Parameters are scalars or arrays of one common length, the number of sites; scalars serve any. They never change.
     """
 
     #: names of the constructor's arguments; each is an attribute too
@@ -110,6 +105,11 @@ class Potential(ABC):
     def middle(self) -> Array:
         """Of super-Gaussian sites: the place whose distance ξ `quadratic_bound` takes."""
         return np.asarray(self.regions()[0][0], dtype=float)
+
+    def typical_precision(self, count: int) -> Array:
+        """−2 ∂⟨ψ⟩/∂s² of `count` sites, each at its own centre and width: a curvature to start from."""
+        centre, width = (np.broadcast_to(value, count) for value in self.regions()[0])
+        return -2.0 * self.expected_log(centre, width**2).d_var
 
     @property
     def strip(self) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -106,6 +107,13 @@ class RefusedSites(ValueError):
     first: int
     count: int
 
+    @classmethod
+    def at(cls, said: str, first: int, count: int, where: str) -> RefusedSites:
+        """What was expected and came, and where."""
+        error = cls(f"{said} {where}")
+        error.said, error.first, error.count = said, first, count
+        return error
+
     def of_rows(self, rows: NDArray[np.int64] | None) -> str:
         """With the numbers of the rows of all sites; without them, each site is its own row."""
         many = f"{self.count} rows" if self.count > 1 else "1 row"
@@ -120,9 +128,17 @@ def refuse(name: str, array: Array, bad: NDArray[np.bool_], expected: str) -> No
         if bad.ndim == 0:
             raise ValueError(said)
         count = int(np.count_nonzero(bad))
-        error = RefusedSites(f"{said} at site {first} ({count} of {bad.size} sites)")
-        error.said, error.first, error.count = said, first, count
-        raise error
+        raise RefusedSites.at(said, first, count, f"at site {first} ({count} of {bad.size} sites)")
+
+
+@contextmanager
+def told_by_rows() -> Iterator[None]:
+    """Sites that are refused are rows to whoever gave them."""
+    try:
+        yield
+    except RefusedSites as error:
+        where = error.of_rows(None).removeprefix(f"{error.said} ")
+        raise RefusedSites.at(error.said, error.first, error.count, where) from None
 
 
 # --- What potentials answer, each an array over sites.

@@ -60,6 +60,11 @@ class Interval(Potential):
         width = np.where(high > low, high - low, 1.0)
         return ((0.5 * (low + high), 0.5 * width), (low, width), (high, width))
 
+    def typical_precision(self, count: int) -> Array:
+        """What the box adds to the precision of a Gaussian of its own centre and width."""
+        centre, width = (np.broadcast_to(value, count) for value in self.regions()[0])
+        return 1.0 / self.tilted_moments(centre, width**2).variance - 1.0 / width**2
+
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
         raise ValueError(
             "a box has no expected log (it is −∞ under every Gaussian); use the engine 'ep', which needs none"

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaincc, gammaln, xlogy
 
-from latlin.numerics.arrays import LOG_2PI
+from latlin.numerics.arrays import LOG_2PI, all_finite
 from latlin.numerics.options import float_array
 from latlin.numerics.special import LONG, by_count
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
@@ -59,12 +59,12 @@ class Poisson(Potential):
 
     def _expected_counts(self, m: Array, v: Array | None) -> tuple[Array, ...] | None:
         """⟨ψ⟩, y − ⟨e^x⟩ and ⟨e^x⟩ by a compiled loop; None where that is not worth its start or has no answer."""
-        if m.size < LONG or m.shape != self.y.shape or not np.all(np.isfinite(m)):
+        if m.size < LONG or m.shape != self.y.shape or not all_finite(m):
             return None
         from latlin.potentials.kernels.counts import expected_counts  # loads the compiler: when first needed
 
         form: Any = self._made
-        spread = np.zeros_like(m) if v is None else np.ascontiguousarray(v)
+        spread = np.zeros(1) if v is None else np.ascontiguousarray(v)
         return expected_counts(self.y, form.top, form.constant, form.peak, np.ascontiguousarray(m), spread)
 
     def log_density(self, x: ArrayLike) -> Array:
@@ -77,17 +77,17 @@ class Poisson(Potential):
 
     def _expansion(self, x: Array) -> tuple[Array, Array, Array]:
         found = self._expected_counts(x, None)
-        return super()._expansion(x) if found is None else (found[0], found[1], -found[2])
+        return super()._expansion(x) if found is None else (found[0], found[1], np.negative(found[2], out=found[2]))
 
     def regions(self) -> tuple[tuple[Array, Array], ...]:
         return ((np.log(self.y + 1), np.ones(())),)
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
         found = self._expected_counts(m, v)
-        if found is None or not np.all(np.isfinite(found[2])):
+        if found is None or not all_finite(found[2]):
             return self._form().expected_log(m, v)
         value, slope, rate = found
-        return ExpectedLog(value, slope, -0.5 * rate)
+        return ExpectedLog(value, slope, np.multiply(rate, -0.5, out=rate))
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
         return self._form().tilted_moments(m, v, power)

@@ -40,16 +40,16 @@ class SurvivalTime(Potential):
     upper: Array
 
     def _store_times(self, time: ArrayLike, event: ArrayLike, shape: ArrayLike, upper: ArrayLike | None) -> None:
-        """Check and keep the times; `upper` is one (and unused) where nothing is interval-censored."""
+        """Check and keep the times; `upper` is zero, which ends no interval, where nothing is interval-censored."""
         time, codes = positive("time", time), finite("event", event)
         known = np.isin(codes, (RIGHT, EVENT, LEFT, INTERVAL))
         refuse("event", codes, ~known, "1 (observed), 0 (right-censored), 2 (left-censored) or 3 (interval-censored)")
         inside = codes == INTERVAL
         if upper is None:
             refuse("event", codes, inside, "no 3 (interval-censored) unless upper is given")
-            ends = np.ones(())
+            ends = np.zeros(())
         else:
-            ends = finite("upper", np.where(np.isfinite(float_array("upper", upper)) | inside, upper, 1.0))
+            ends = finite("upper", np.where(np.isfinite(float_array("upper", upper)) | inside, upper, 0.0))
             refuse("upper", ends, inside & (ends <= time), "numbers above time where event is 3 (interval-censored)")
         self._store(time=time, event=codes, shape=positive("shape", shape), upper=ends)
 

@@ -31,17 +31,18 @@ class Assessment:
     gain_error : float
         Standard error of `log_density` − `baseline`, row by row.
     scores : dict
-        Name → number: accuracy and Brier score, or root mean square error and R².
+        Name → number: accuracy and Brier score, root mean square error and R², or share below and loss of a quantile.
     curve : list of dict
         predicted, observed, low, high, size: groups of probabilities, or promised coverages.
-    curve_kind : {"probability", "confidence", "coverage"}
-        Of the second class; of the class found most probable; of intervals.
+    curve_kind : {"probability", "confidence", "coverage", "quantile"}
+        Of the second class; of the class found most probable; of intervals; below a quantile.
     points : list of [predicted, observed]
         Some rows, for numeric targets.
     unconverged : int
         Folds whose fit did not converge.
     pit : list of float
-        Shares of probability integral transforms of held-out rows in even bins from zero to one; empty for labels.
+        Shares of probability integral transforms of held-out rows in even bins from zero to one; empty for labels and
+        quantiles.
     checks : list of Check
         Whether the baseline was beaten, and whether intervals or probabilities hold what they promise.
     """

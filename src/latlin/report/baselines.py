@@ -14,6 +14,7 @@ from scipy.stats import norm, poisson
 from sklearn.base import clone
 
 from latlin.numerics.arrays import Array
+from latlin.potentials.laplace import AsymmetricLaplace
 from latlin.potentials.poisson import Poisson
 from latlin.report.held_out import RunningMoments
 
@@ -177,9 +178,15 @@ def density_without_features(
 def baseline_of(estimator: Any) -> Callable[..., Baseline]:
     """What a model without features says: a normal density, Poisson counts, or else the same family."""
     family = estimator.response_family() if hasattr(estimator, "response_family") else None
-    if family is None or family.link == "identity":
+    if family is None or (family.link == "identity" and quantile_of(estimator) is None):
         return Bell.of
     return MeanRate.of if isinstance(family.template, Poisson) else partial(Same, estimator)
+
+
+def quantile_of(estimator: Any) -> float | None:
+    """The share of rows below what a quantile regression predicts; None of other models."""
+    template = estimator.response_family().template if hasattr(estimator, "response_family") else None
+    return float(template.quantile) if isinstance(template, AsymmetricLaplace) else None
 
 
 def baseline_of_labels(estimator: Any) -> Callable[..., Baseline]:

@@ -163,6 +163,7 @@ AXES = {
     "probability": ("predicted probability", "observed frequency"),
     "confidence": ("probability of the class chosen", "how often it was right"),
     "coverage": ("promised coverage", "rows inside"),
+    "quantile": ("promised share below", "rows below"),
 }
 
 

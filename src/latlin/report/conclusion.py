@@ -99,6 +99,9 @@ def _predicted(facts: Facts) -> list[str]:
     better = compared_words(seen.log_density - seen.baseline, seen.gain_error, seen.rows)
     if "accuracy" in seen.scores:
         how = f"the most probable class is right in {100 * seen.scores['accuracy']:.0f} % of them"
+    elif "share below" in seen.scores:
+        should = f"and {100 * seen.curve[0]['predicted']:g} % should"
+        how = f"{100 * seen.scores['share below']:.0f} % of them lie below their predicted quantile, {should}"
     else:
         how = (
             f"predictions are off by {seen.scores['root mean square error']:.3g} (root mean square) and explain "

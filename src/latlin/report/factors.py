@@ -82,7 +82,7 @@ def _noise(model: Any) -> Any:
 
 def _mixed(model: Any) -> tuple[list[str], Array]:
     names: list[str] = []
-    for column in model.table_.columns:
+    for column in (column for column in model.table_.columns if column.width):
         levels = column.levels if column.kind == "categorical" else ()
         names += [f"{column.name}={level}" for level in levels] or [str(column.name)]
     kinds = [c.kind for c in model.table_.columns for _ in range(c.width)]

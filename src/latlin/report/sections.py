@@ -76,6 +76,9 @@ def _remedy(check: Check) -> str:
 def _score_tiles(seen: Assessment) -> list[tuple[str, str, str]]:
     if "accuracy" in seen.scores:
         return [("Held-out accuracy", f"{100 * seen.scores['accuracy']:.1f} %", f"{seen.folds} folds")]
+    if "share below" in seen.scores:
+        should = f"and {100 * seen.curve[0]['predicted']:g} % should"
+        return [("Held-out rows below", f"{100 * seen.scores['share below']:.0f} %", should)]
     tiles_ = [("Held-out R²", number(seen.scores["R²"], 2), f"{seen.folds} folds")]
     promised = next((group for group in seen.curve if abs(group["predicted"] - 0.9) < 1e-9), None)
     if promised is not None:

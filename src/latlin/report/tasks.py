@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,10 +13,10 @@ from sklearn.base import is_classifier
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from latlin.diagnostics.calibration import reliability_curve
-from latlin.diagnostics.model_checks import check_calibration, check_coverage, check_predictions
+from latlin.diagnostics.model_checks import check_calibration, check_coverage, check_predictions, check_quantile
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
-from latlin.report.baselines import Baseline, baseline_of, baseline_of_labels
+from latlin.report.baselines import Baseline, baseline_of, baseline_of_labels, quantile_of
 from latlin.report.held_out import HeldOut
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
@@ -48,6 +49,8 @@ def task_of(estimator: Any) -> Task:
         raise ValueError(f"estimator must be an estimator of latlin.linear, got {estimator!r:.80}")
     if is_classifier(estimator) or hasattr(estimator, "predict_proba"):
         return Task(_rarest, _stratified, _ask_labels, baseline_of_labels(estimator), _sum_up_labels)
+    if (level := quantile_of(estimator)) is not None:
+        return Task(len, _shuffled, _ask_quantile, baseline_of(estimator), partial(_sum_up_quantile, level))
     return Task(len, _shuffled, _ask_numbers, baseline_of(estimator), _sum_up_numbers)
 
 
@@ -125,17 +128,40 @@ def _sum_up_numbers(seen: HeldOut) -> dict[str, Any]:
         "R²": float(1.0 - np.sum(wrong**2) / np.sum((y - y.mean()) ** 2)),
     }
     curve = [_covered(level, np.abs(pit - 0.5) <= 0.5 * level) for level in LEVELS]
-    some = np.unique(np.linspace(0, len(y) - 1, min(MOST_POINTS, len(y))).astype(int))
-    points = np.column_stack([mean, y])[some].tolist()
     shares = np.histogram(pit, BARS, (0.0, 1.0))[0] / len(pit)
     return {
         "scores": scores,
         "curve": curve,
         "curve_kind": "coverage",
-        "points": points,
+        "points": _some_points(mean, y),
         "pit": shares.tolist(),
         "checks": [check_coverage(pit), *([found] if (found := check_predictions(y, mean)).is_caution else [])],
     }
+
+
+def _ask_quantile(fitted: Any, X: Any, y: NDArray[Any], **more: Any) -> dict[str, Array]:
+    """The quantile alone: the density about it is a device, and its transforms would say nothing of the rows."""
+    return {"quantile": np.asarray(fitted.predict(X, **more), float)}
+
+
+def _sum_up_quantile(level: float, seen: HeldOut) -> dict[str, Any]:
+    """Whether as many rows lie below their quantile as should, and its loss ⟨(y − q)(level − [y < q])⟩."""
+    q, y = seen.answers["quantile"], seen.y
+    below = y < q
+    scores = {"share below": float(below.mean()), "quantile loss": float(np.mean((y - q) * (level - below)))}
+    return {
+        "scores": scores,
+        "curve": [_covered(level, below)],
+        "curve_kind": "quantile",
+        "points": _some_points(q, y),
+        "checks": [check_quantile(below, level)],
+    }
+
+
+def _some_points(predicted: Array, y: Array) -> list[list[float]]:
+    some = np.unique(np.linspace(0, len(y) - 1, min(MOST_POINTS, len(y))).astype(int))
+    points: list[list[float]] = np.column_stack([predicted, y])[some].tolist()
+    return points
 
 
 def _covered(level: float, inside: NDArray[np.bool_]) -> dict[str, float]:

@@ -29,6 +29,8 @@ COEFFICIENTS = {
     "far off the rest count for less.",
     "sparse": "A coefficient is the change of {target} when the feature grows by one unit and the others stay; the "
     "prior pulls those that the data do not need towards zero.",
+    "quantile": "A coefficient is the change of the quantile of {target} when the feature grows by one unit and the "
+    "others stay.",
     "logistic": "A coefficient is the change of the log odds of {positive} when the feature grows by one unit and the "
     "others stay: exp(coefficient) multiplies the odds.",
     "probit": "A coefficient is the change of the probit (the normal score of the probability) of {positive} when the "
@@ -86,6 +88,8 @@ CALIBRATION = {
     "right as often as promised; vertical lines are 90 % intervals for the frequency.",
     "coverage": "Intervals that promise 50, 80, 90 and 95 % should hold that share of rows: the marks should lie on "
     "the diagonal. Vertical lines are 90 % intervals for the share.",
+    "quantile": "The share of held-out rows below their predicted quantile should be the level of the quantile: the "
+    "mark should lie on the diagonal. The vertical line is the 90 % interval for the share.",
 }
 
 
@@ -127,6 +131,9 @@ def compared_words(gain: float, error: float, rows: int) -> str:
 def calibration_verdict(seen: Assessment, family: str) -> str:
     """What the curve says, in a sentence: on the diagonal within its error, or on which side of it."""
     groups = seen.curve
+    if seen.curve_kind == "quantile":
+        below, level = (f"{100 * groups[0][key]:.0f} %" for key in ("observed", "predicted"))
+        return f"Of the held-out rows {below} lie below their predicted quantile, and {level} should."
     if seen.curve_kind != "coverage":
         near = sum(group["low"] <= group["predicted"] <= group["high"] for group in groups)
         return f"{near} of {len(groups)} groups hold the diagonal within their 90 % interval."

@@ -12,7 +12,7 @@ parameters out on the whole real line for an optimiser; every derivative with re
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, Self
@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linear_sum_assignment
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
@@ -190,7 +191,7 @@ class Stacked(Base):
     Parameters
     ----------
     parts : sequence of (Base, int)
-        Each base with the number of coordinates it serves. The shapes are fixed.
+        Each base with the number of coordinates it serves. Where shapes are learnt, each coordinate gets its own.
     """
 
     name = "stacked"
@@ -203,8 +204,11 @@ class Stacked(Base):
         ends = np.cumsum([0, *(count for _, count in parts)])
         self._spans = [slice(int(a), int(b)) for a, b in pairwise(ends)]
         self.rows = int(ends[-1])
-        self.free = np.zeros((self.rows, 0))
+        self.n_free = max(base.n_free for base, _ in parts)  # type: ignore[misc]
+        self.free = self._rows([self._widened(base.free) for base, _ in parts])
         self.has_gaussian = all(base.has_gaussian for base, _ in parts)  # type: ignore[misc]
+        self.polynomial_tails = any(base.polynomial_tails for base, _ in parts)  # type: ignore[misc]
+        self.cumulants = tuple(sorted({k for base, _ in parts for k in base.cumulants}))  # type: ignore[misc]
 
     def logpdf(self, v: ArrayLike) -> Array:
         v = np.asarray(v, float)
@@ -233,6 +237,36 @@ class Stacked(Base):
 
     def cutoff(self) -> float:
         return max(base.cutoff() for base, _ in self.parts)
+
+    def entropy_gradient(self) -> Array:
+        return self._rows([self._widened(base.entropy_gradient()) for base, _ in self.parts])
+
+    def characteristic_gradient(self, s: Array) -> ComplexArray:
+        return self._rows([self._widened(base.characteristic_gradient(s)) for base, _ in self.parts])
+
+    def with_free(self, free: Array) -> Stacked:
+        return Stacked(
+            [
+                (base.with_free(free[span, : base.n_free]), count)
+                for (base, count), span in zip(self.parts, self._spans, strict=True)
+            ]
+        )
+
+    def arrange(self, gains: Mapping[int, Array]) -> NDArray[np.intp]:
+        """The coordinate for each row, so that families serve where their cumulants gain most in all.
+
+        Parameters
+        ----------
+        gains : mapping
+            Order of a cumulant → what it promises to gain at every coordinate.
+        """
+        promised = [sum((gains[k] for k in base.cumulants), np.zeros(self.rows)) for base, _ in self.parts]
+        return np.asarray(linear_sum_assignment(self._rows([row[None] for row in promised]), maximize=True)[1])
+
+    def _widened(self, array: Any) -> Any:
+        """Zeros for the shapes that only other parts have, along the second axis."""
+        missing = self.n_free - array.shape[1]
+        return np.pad(array, [(0, 0), (0, missing), *[(0, 0)] * (array.ndim - 2)])
 
     def _each(self) -> list[tuple[Base, slice]]:
         return [(base, span) for (base, _), span in zip(self.parts, self._spans, strict=True)]

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logit
 
 from latlin.factor.matrix.energies import Index
-from latlin.factor.mixed.columns import ObservedColumn, family_of
+from latlin.factor.mixed.sites import ObservedColumn, family_of
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Rules
 from latlin.numerics.options import number, one_of, whole

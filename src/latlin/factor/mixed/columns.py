@@ -1,7 +1,8 @@
 """Columns of different kinds in and out: what a user's table means, and the matrix of numbers the sites read.
 
 A real column is standardised; a binary one becomes 0 and 1, an ordinal one 0 … L−1 in the order of its levels, counts
-stay as they are; a categorical column becomes L binary ones, one against the rest. Missing entries are NaN.
+stay as they are; a categorical column becomes L binary ones, one against the rest. Missing entries are NaN. Columns
+that hold what belongs to others, trials of successes and events of times, stand behind all of these.
 """
 
 from __future__ import annotations
@@ -12,18 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import expit
 
+from latlin.factor.mixed.sites import Index, family_of
 from latlin.numerics.arrays import Array, summable
 from latlin.numerics.stored import storable
-from latlin.potentials.base import ExpectedLog, Potential
-from latlin.potentials.families import AMOUNTS, COUNTS, FAMILIES, TIMES, Family, Ordered
-
-# --- The columns of a mixed table as sites: one potential per column, on η = b + fᵀw.
-#
-# Every expectation, tilted moment, draw and derivative is the potential's own (`latlin.potentials`). Columns of one
-# family whose parameters are single numbers are evaluated together, cell by cell; others column by column.
-
+from latlin.potentials.base import Potential
+from latlin.potentials.checks import RefusedSites
+from latlin.potentials.families import AMOUNTS, COUNTS, FAMILIES, SUCCESSES, TIMES
 
 #: families of noise about η, beside the Gaussian
 NOISES = ("student-t", "laplace", "logistic", "cauchy", "huber")
@@ -34,164 +31,35 @@ TYPES = {
     "count": "poisson",
     "ordinal": "ordinal",
     "categorical": "logit",
-    **{name: name for name in (*NOISES, "beta", *COUNTS, *AMOUNTS, *TIMES)},
+    **{name: name for name in (*NOISES, "beta", *COUNTS, *AMOUNTS, *TIMES, *SUCCESSES)},
 }
-Index = NDArray[np.int64]
-
-
-@storable
-class ColumnSites(NamedTuple):
-    """The columns' parameters: families, loadings (columns × K), intercepts, and what each family has learnt."""
-
-    families: tuple[str, ...]
-    loading: Array
-    intercept: Array
-    parameters: tuple[dict[str, Any], ...]
-
-    def check_stored(self) -> None:
-        """Refuse columns of unknown families, or without a parameter that theirs has."""
-        if unknown := [name for name in self.families if name not in FAMILIES]:
-            raise ValueError(f"families must be among {', '.join(FAMILIES)}, got {unknown[0]!r:.80}")
-        counts = {len(part) for part in self}
-        if len(counts) != 1:
-            raise ValueError(f"families, loadings, intercepts and parameters must be of one length, got {counts}")
-        for name, values in zip(self.families, self.parameters, strict=True):
-            if missing := set(FAMILIES[name].parameters) - set(values):
-                raise ValueError(f"a column of the family {name} must have {sorted(missing)}")
-
-    def potential(self, column: int, y: Array) -> Potential:
-        """The sites of observations of one column."""
-        return family_of(self.families[column]).potential(y, self.parameters[column])
-
-
-class ObservedCells(NamedTuple):
-    """Observed cells of some columns: where they stand, and their sites."""
-
-    row: Index
-    column: Index
-    potential: Potential
-
-
-class ObservedColumn:
-    """What a family asks of the observed entries of a column."""
-
-    def __init__(self, y: Array) -> None:
-        self.y = y
-
-    def mean(self) -> float:
-        return float(self.y.mean())
-
-    def residual_moments(self) -> tuple[float, float]:
-        return float(self.y.mean()), float(self.y.std())
-
-    def log_exposure(self) -> float | None:
-        return None
-
-    def class_weights(self, count: int) -> Array:
-        return np.bincount(self.y.astype(int), minlength=count).astype(np.float64)
-
-
-def local_expectation(potential: Potential, m: Array, v: Array) -> ExpectedLog:
-    """The best quadratic bound on ⟨ψ⟩ under N(m, v), with its slopes: ξ² = ⟨(η − middle)²⟩ makes it stationary in ξ."""
-    if potential.gaussian:
-        return potential.expected_log(m, v)
-    a, b, c = potential.quadratic_bound(np.sqrt((m - potential.middle) ** 2 + v))
-    return ExpectedLog(c - 0.5 * a * (m * m + v) + b * m, b - a * m, -0.5 * a)
-
-
-def exact_expectation(potential: Potential, m: Array, v: Array) -> ExpectedLog:
-    """⟨ψ⟩ itself."""
-    return potential.expected_log(m, v)
-
-
-def family_of(name: str) -> Family:
-    """The family of a name; ordered classes are logistic in η."""
-    if not isinstance(name, str) or name not in FAMILIES:
-        raise ValueError(f"family must be one of {', '.join(FAMILIES)}, got {name!r:.80}")
-    return FAMILIES[name].fixed(link="logit") if name == "ordinal" else FAMILIES[name]
-
-
-def first_sites(rows: Array, families: tuple[str, ...], levels: Index, rank: int) -> ColumnSites:
-    """Columns that depend on no latents, with intercepts and parameters that match their margins."""
-    seen = [column[~np.isnan(column)] for column in rows.T]
-    found = [
-        _margin(name, ObservedColumn(y), int(count)) for name, y, count in zip(families, seen, levels, strict=True)
-    ]
-    intercept = np.array([start for start, _ in found])
-    return ColumnSites(families, np.zeros((len(families), rank)), intercept, tuple(values for _, values in found))
-
-
-def _margin(name: str, column: ObservedColumn, levels: int) -> tuple[float, dict[str, Any]]:
-    """Intercept and parameters of a column that depends on no latents."""
-    family = family_of(name)
-    if isinstance(family, Ordered):
-        return 0.0, replace(family, n_classes=levels).first(column)
-    if family.link == "share":
-        return float(logit(np.clip(column.mean(), 1e-3, 1.0 - 1e-3))), family.first(column)
-    return family.intercept(column)[0], family.first(column, share=1.0)
-
-
-def gather(rows: Array, sites: ColumnSites) -> list[ObservedCells]:
-    """The observed cells of a table, rows in order, with their sites."""
-    seen = ~np.isnan(rows)
-    cells = []
-    for columns in _together(sites.families):
-        row, place = np.nonzero(seen[:, columns])
-        if not len(row):
-            continue
-        column = columns[place]
-        family = family_of(sites.families[columns[0]])
-        if len(columns) == 1:
-            values = sites.parameters[columns[0]]
-        else:
-            table = {name: np.array([sites.parameters[c][name] for c in columns]) for name in family.parameters}
-            values = {name: numbers[place] for name, numbers in table.items()}
-        cells.append(ObservedCells(row, column, family.potential(rows[row, column], values)))
-    return cells
-
-
-def restrict(cells: list[ObservedCells], index: Index, n: int) -> list[ObservedCells]:
-    """The cells of some rows, which are counted anew from zero."""
-    if len(index) == n:
-        return cells
-    position = np.full(n, -1)
-    position[index] = np.arange(len(index))
-    kept = [(position[part.row], part) for part in cells]
-    return [
-        ObservedCells(at[at >= 0], part.column[at >= 0], part.potential.select(at >= 0))
-        for at, part in kept
-        if np.any(at >= 0)
-    ]
-
-
-def _together(families: tuple[str, ...]) -> list[Index]:
-    """Columns that one potential serves: of one family, whose parameters may be one number per site."""
-    groups: dict[Any, list[int]] = {}
-    for column, name in enumerate(families):
-        template = family_of(name).template
-        shared = set(template.free) <= set(template.arrays)
-        groups.setdefault(name if shared else column, []).append(column)
-    return [np.array(columns) for columns in groups.values()]
+#: the kind of a column that belongs to another one
+BESIDE = "beside"
 
 
 #: types of columns that have levels; of numbers with a unit of their own; of counts
-LEVELLED, STANDARDISED, COUNTED = ("binary", "ordinal", "categorical"), ("real", *NOISES), ("count", *COUNTS)
+LEVELLED, STANDARDISED = ("binary", "ordinal", "categorical"), ("real", *NOISES)
+COUNTED = ("count", *COUNTS, *SUCCESSES)
 
 
 @storable
 @dataclass(frozen=True)
 class Column:
-    """One column of the user's table: its name, kind, levels in order, and the units of a real one."""
+    """One column of the user's table: its name, kind, levels in order, the units of a real one, and the name of the
+    column that holds its trials or events."""
 
     name: Any
     kind: str
     levels: tuple[Any, ...] = ()
     centre: float = 0.0
     scale: float = 1.0
+    beside: Any = None
 
     @property
     def width(self) -> int:
-        """Columns of the encoded matrix."""
+        """Columns of the encoded matrix that are explained."""
+        if self.kind == BESIDE:
+            return 0
         return len(self.levels) if self.kind == "categorical" else 1
 
     def encode(self, values: NDArray[Any], missing: NDArray[np.bool_]) -> Array:
@@ -264,13 +132,32 @@ class MixedTable:
         counts = [[len(c.levels) if c.kind == "ordinal" else 0] * c.width for c in self.columns]
         return np.concatenate(counts).astype(np.int64)
 
+    @property
+    def places(self) -> dict[Any, int]:
+        """Where the columns that belong to others stand in the encoded matrix, behind those that are explained."""
+        names = [column.name for column in self.columns if column.kind == BESIDE]
+        return {name: len(self.families) + k for k, name in enumerate(names)}
+
+    @property
+    def beside(self) -> tuple[int, ...]:
+        """Where the trials or events of every explained column stand, −1 where it has none; empty if none has any."""
+        places = self.places
+        found = tuple(places.get(column.beside, -1) for column in self.columns for _ in range(column.width))
+        return found if places else ()
+
     def encode(self, X: Any) -> Array:
         """The encoded matrix of a user's table."""
         raw = read_columns(X)
         if len(raw) != len(self.columns):
             raise ValueError(f"X has {len(raw)} columns, but the model was fitted to {len(self.columns)}")
-        pairs = zip(self.columns, raw, strict=True)
-        return np.ascontiguousarray(np.concatenate([column.encode(*values) for column, (_, *values) in pairs], axis=1))
+        parts = [column.encode(*values) for column, (_, *values) in zip(self.columns, raw, strict=True)]
+        kinds = [column.kind == BESIDE for column in self.columns]
+        parts = [part for last in (False, True) for part, own in zip(parts, kinds, strict=True) if own is last]
+        rows = np.ascontiguousarray(np.concatenate(parts, axis=1))
+        for column, where in zip(self.columns, self.slices, strict=True):
+            if column.beside is not None:
+                _check_beside(column, rows[:, where.start], rows[:, self.places[column.beside]])
+        return rows
 
     def log_scale(self, encoded: Array) -> Array:
         """Σ log scale over the observed real entries of every row, to report densities in the user's units."""
@@ -286,6 +173,22 @@ class MixedTable:
             return type(X)(dict(zip(X.columns, filled, strict=True)), index=X.index)
         numeric = all(values.dtype.kind == "f" for values in filled)
         return np.column_stack([values if numeric else values.astype(object) for values in filled])
+
+
+def _check_beside(column: Column, y: Array, beside: Array) -> None:
+    """Refuse trials and events that are missing or do not go with their column."""
+    seen = np.flatnonzero(~np.isnan(y))
+    if np.any(gap := np.isnan(beside[seen])):
+        raise ValueError(
+            f"column {column.beside!r} must be known where column {column.name!r} is, and is missing in "
+            f"{np.count_nonzero(gap)} rows, first in row {seen[gap][0]}"
+        )
+    try:
+        FAMILIES[TYPES[column.kind]].template.replace(
+            **dict(zip(FAMILIES[TYPES[column.kind]].columns, (y[seen], beside[seen]), strict=False))
+        )
+    except RefusedSites as error:
+        raise ValueError(f"columns {column.name!r} and {column.beside!r}: {error.of_rows(seen)}") from None
 
 
 def read_columns(X: Any) -> list[tuple[Any, NDArray[Any], NDArray[np.bool_]]]:
@@ -311,19 +214,44 @@ def _absent(array: Any) -> NDArray[np.bool_]:
     return np.zeros(array.shape, dtype=bool)
 
 
-def make_table(X: Any, types: Mapping[Any, str] | Sequence[str] | None) -> MixedTable:
+def make_table(
+    X: Any, types: Mapping[Any, str] | Sequence[str] | None, beside: Mapping[Any, Any] | None = None
+) -> MixedTable:
     """The columns of a table with the kinds a user gave, or those their dtypes suggest."""
     raw = read_columns(X)
     names = [name for name, _, _ in raw]
     given = _given(types, names)
+    beside = _given_beside(beside or {}, given, names)
     ordered = _ordered_levels(X) if is_frame(X) else {}
     columns = []
     for name, values, missing in raw:
         if missing.all():
             raise ValueError(f"column {name!r} has no observed entry")
+        if name in beside.values():
+            columns.append(Column(name, BESIDE))
+            continue
         kind = given.get(name) or suggest_kind(values[~missing], name in ordered, X, name)
-        columns.append(_column(name, kind, values, missing, ordered.get(name)))
+        columns.append(replace(_column(name, kind, values, missing, ordered.get(name)), beside=beside.get(name)))
     return MixedTable(tuple(columns), is_frame(X))
+
+
+def _given_beside(beside: Mapping[Any, Any], types: Mapping[Any, str], names: list[Any]) -> Mapping[Any, Any]:
+    """Columns of trials and events by the columns that they belong to."""
+    for name, other in beside.items():
+        for place in (name, other):
+            if place not in names:
+                raise ValueError(f"beside names the column {place!r}, which X does not have")
+        if types.get(name) not in (*SUCCESSES, *TIMES):
+            raise ValueError(
+                f"beside is for columns of {', '.join((*SUCCESSES, *TIMES))}, got column {name!r} of type "
+                f"{types.get(name)!r}"
+            )
+        if other in types or other in beside:
+            raise ValueError(f"column {other!r} belongs to column {name!r}: leave it out of types and of beside")
+    for name, kind in types.items():
+        if kind in SUCCESSES and name not in beside:
+            raise ValueError(f"column {name!r} is {kind}: name the column of its trials, beside={{{name!r}: COLUMN}}")
+    return beside
 
 
 def _given(types: Mapping[Any, str] | Sequence[str] | None, names: list[Any]) -> dict[Any, str]:
@@ -413,10 +341,18 @@ def _codes(column: Column, encoded: Array) -> Array:
     return encoded.argmax(axis=1).astype(np.float64) if column.kind == "categorical" else encoded[:, 0]
 
 
-def predict_column(column: Column, m: Array, v: Array, values: dict[str, Any]) -> Prediction:
-    """The predictive distribution of a column whose η are N(m, v), each of shape (n, width)."""
+def predict_column(column: Column, m: Array, v: Array, values: dict[str, Any], trials: Array | None) -> Prediction:
+    """The predictive distribution of a column whose η are N(m, v), each of shape (n, width).
+
+    Successes among `trials` are not a number where these are missing.
+    """
     none = np.zeros(0)
-    found: Any = family_of(TYPES[column.kind]).kind(values).predictive(m.ravel(), v.ravel())
+    kind = family_of(TYPES[column.kind]).kind(values)
+    if trials is not None:
+        known = ~np.isnan(trials)
+        counted = _with_trials(column, kind, np.where(known, trials, 1.0)).predictive(m.ravel(), v.ravel())
+        return Prediction(*(np.where(known, part, np.nan) for part in (counted.mean, np.sqrt(counted.variance))), none)
+    found: Any = kind.predictive(m.ravel(), v.ravel())
     if not column.levels:
         # noise without a mean, such as Cauchy's, is symmetric about η
         mean = np.where(np.isfinite(found.mean), found.mean, m.ravel())
@@ -429,12 +365,29 @@ def predict_column(column: Column, m: Array, v: Array, values: dict[str, Any]) -
     return Prediction(none, none, ones / ones.sum(axis=1, keepdims=True))
 
 
-def draw_column(column: Column, eta: Array, values: dict[str, Any], rng: np.random.Generator) -> NDArray[Any]:
-    """One draw per row of a column whose η, of shape (n, width), are known."""
+def _with_trials(column: Column, kind: Potential, trials: Any) -> Potential:
+    """The potential of new successes; trials that are no counts get a sentence."""
+    try:
+        return kind.replace(trials=trials)
+    except RefusedSites as error:
+        raise ValueError(f"trials of column {column.name!r}: {error.of_rows(None)}") from None
+
+
+def draw_column(
+    column: Column, eta: Array, values: dict[str, Any], rng: np.random.Generator, trials: Any = None
+) -> NDArray[Any]:
+    """One draw per row of a column whose η, of shape (n, width), are known, and of successes the trials."""
     if column.kind == "categorical":
         share = np.cumsum(expit(eta) / expit(eta).sum(axis=1, keepdims=True), axis=1)
         return labels(column)[(share[:, :-1] < rng.random((len(eta), 1))).sum(axis=1)]
-    drawn = family_of(TYPES[column.kind]).kind(values).sample(eta[:, 0], rng)
+    kind = family_of(TYPES[column.kind]).kind(values)
+    if column.kind in SUCCESSES:
+        if trials is None:
+            raise ValueError(
+                f"draws of column {column.name!r} need trials={{{column.name!r}: a number or one per draw}}"
+            )
+        kind = _with_trials(column, kind, np.broadcast_to(np.asarray(trials, dtype=float), (len(eta),)))
+    drawn = kind.sample(eta[:, 0], rng)
     if not column.levels:
         return drawn * column.scale + column.centre
     return labels(column)[np.maximum(drawn, 0.0).astype(int)]

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from latlin.factor.fit import LatentDraws, NamedEvidence
-from latlin.factor.mixed.columns import Column, Prediction, draw_column, is_frame, make_table, predict_column
+from latlin.factor.fit import LatentDraws, NamedEvidence, latent_moments
+from latlin.factor.mixed.columns import BESIDE, Column, Prediction, draw_column, is_frame, make_table, predict_column
 from latlin.factor.mixed.fit import MixedProblem, climb, cold_posterior, make_engine, unit_student_t
 from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array, visible
@@ -24,11 +24,12 @@ from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable_as
 from latlin.potentials import Gaussian, Laplace
 from latlin.potentials.base import Potential
+from latlin.potentials.families import SUCCESSES
 
 LATENTS = ("gaussian", "laplace", "student-t")
 ENGINES = ("gkl", "mean-field", "lvb", "laplace", "ep")
 #: families of columns that have a quadratic bound and nothing else to learn, or are Gaussian
-BOUNDED = ("gaussian", "logit")
+BOUNDED = ("gaussian", "logit", "binomial")
 #: degrees of freedom from which on they are learnt
 FIRST_DF = 5.0
 KIND = "latlin.factor.MixedFactorAnalysis"
@@ -54,9 +55,13 @@ class MixedFactorAnalysis(
         "beta", "student-t" and others) by name (or position) for some columns, or one per column.
         The rest follows from the dtype: bool, or the values 0 and 1: binary; ordered categories: ordinal; other
         categories and text: categorical; integers of a data frame: count; anything else: real.
+    beside : dict or None
+        Columns that belong to others and are not explained themselves: {"wins": "games"} names the trials of a column
+        of type "binomial" or "beta-binomial", {"weeks": "seen"} the events (1 seen, 0 comes later, 2 came earlier) of
+        one of times. Successes need their trials; times without events were all seen.
     engine : {"gkl", "mean-field", "lvb", "laplace", "ep"}
         How the posteriors of the rows are approximated. The first three give bounds that never fall: "mean-field" of
-        independent latents, "lvb" by quadratic bounds on binary columns (real, binary and categorical ones only);
+        independent latents, "lvb" by quadratic bounds on binary columns (and real, categorical, binomial ones);
         neither is higher than that of "gkl" for the same parameters.
     latents : {"gaussian", "laplace", "student-t"}
         Density of the latents, of unit variance. The last two fix the rotation of the factors; "ep" needs the first,
@@ -124,6 +129,7 @@ class MixedFactorAnalysis(
         n_components: int = 2,
         *,
         types: Mapping[Any, str] | Sequence[str] | None = None,
+        beside: Mapping[Any, Any] | None = None,
         engine: str = "gkl",
         latents: str = "gaussian",
         df: float | str = 5.0,
@@ -136,6 +142,7 @@ class MixedFactorAnalysis(
     ) -> None:
         self.n_components = n_components
         self.types = types
+        self.beside = beside
         self.engine = engine
         self.latents = latents
         self.df = df
@@ -150,13 +157,14 @@ class MixedFactorAnalysis(
         """Fit to a data frame or an array of shape (n, columns); NaN (or None) marks missing entries."""
         self._check_options()
         X = self._validated(X, True)
-        self.table_ = make_table(X, self.types)
+        self.table_ = make_table(X, self.types, self.beside)
         rows = self.table_.encode(X)
         self.df_ = FIRST_DF if self.df == "auto" else float(self.df)
         engine = self._engine
         expand = self.latents == "gaussian"
         families, levels = self.table_.families, self.table_.levels
-        problem = MixedProblem(rows, families, levels, engine, expand, self.penalty, self.noise_floor)
+        weights = (self.penalty, self.noise_floor)
+        problem = MixedProblem(rows, families, levels, engine, expand, *weights, self.table_.beside)
         remedy = "raise max_iter, tol or penalty, or use fewer components"
         rules = Rules(self.tol, 1e-2 * self.tol, self.max_iter, engine.monotone, remedy)
         self._check_bounded(families)
@@ -171,10 +179,10 @@ class MixedFactorAnalysis(
         self._describe()
         return self
 
-    def transform(self, X: Any, *, return_cov: bool = False) -> Any:
-        """Posterior means of the latents, (n, K), and with `return_cov` their covariances, (n, K, K)."""
+    def transform(self, X: Any, *, return_std: bool = False, return_cov: bool = False) -> Any:
+        """Posterior means of the latents, (n, K); if asked with standard deviations or covariances, (n, K, K)."""
         means, covs, _ = self._posterior(X)
-        return (means, covs) if return_cov else means
+        return latent_moments(means, lambda: covs, return_std, return_cov)
 
     def score_samples(self, X: Any) -> Array:
         """A bound on (or approximation of) log p(observed entries) of every row, constants included."""
@@ -188,6 +196,8 @@ class MixedFactorAnalysis(
 
     def impute(self, X: Any, *, return_probabilities: bool = False) -> Any:
         """Fill missing entries: means of real and count columns, most probable levels of the others.
+
+        Successes stay missing where their trials are, and so do trials and events, which are not explained.
 
         Parameters
         ----------
@@ -204,23 +214,33 @@ class MixedFactorAnalysis(
         rows = self.table_.encode(X)
         means, covs, _ = cold_posterior(self._engine, rows, self.sites_)
         filled, certainty = [], {}
+        places = self.table_.places
         for column, where in zip(self.table_.columns, self.table_.slices, strict=True):
+            if column.kind == BESIDE:
+                filled.append(rows[:, places[column.name]])
+                continue
             gap = np.isnan(rows[:, where.start])
-            found = self._predict(column, where, means[gap], covs[gap])
+            trials = rows[gap, places[column.beside]] if column.kind in SUCCESSES else None
+            found = self._predict(column, where, means[gap], covs[gap], trials)
             values, certainty[column.name] = found.merged(column, rows[:, where])
             filled.append(values)
         table = self.table_.refill(X, filled)
         return (table, certainty) if return_probabilities else table
 
-    def sample(self, n_samples: int = 1, *, random_state: RandomState = None) -> Any:
-        """Draws from the fitted model: one array per column, by name."""
+    def sample(
+        self, n_samples: int = 1, *, random_state: RandomState = None, trials: Mapping[Any, Any] | None = None
+    ) -> Any:
+        """Draws from the fitted model: one array per column, by name; of successes among `trials`, by their column."""
         check_is_fitted(self, "sites_")
         rng = generator(random_state)
         sites = self.sites_
         eta = self._draw_latents(whole("n_samples", n_samples), rng) @ sites.loading.T + sites.intercept
         return {
-            column.name: draw_column(column, eta[:, where], sites.parameters[where.start], rng)
+            column.name: draw_column(
+                column, eta[:, where], sites.parameters[where.start], rng, (trials or {}).get(column.name)
+            )
             for column, where in zip(self.table_.columns, self.table_.slices, strict=True)
+            if column.kind != BESIDE
         }
 
     def _check_before_saving(self) -> None:
@@ -228,11 +248,13 @@ class MixedFactorAnalysis(
 
     def _options_to_save(self) -> dict[str, Any]:
         """`types` are those of the fitted columns, degrees of freedom those that were learnt."""
-        types = {column.name: column.kind for column in self.table_.columns}
+        types = {column.name: column.kind for column in self.table_.columns if column.kind != BESIDE}
         return super()._options_to_save() | {"types": types, "df": self.df_}
 
     def _after_loading(self) -> None:
         self.df_ = float(self.df)
+        if self.sites_.beside != self.table_.beside:
+            raise ValueError(f"trials and events are at {self.table_.beside} of the table, got {self.sites_.beside}")
         self.n_features_in_ = len(self.table_.columns)
         if self.table_.frame:
             self.feature_names_in_ = np.array([column.name for column in self.table_.columns], dtype=object)
@@ -258,11 +280,11 @@ class MixedFactorAnalysis(
     def _draw_latents(self, n: int, rng: np.random.Generator) -> Array:
         return self._density.sample(np.zeros((n, self.sites_.loading.shape[1])), rng)
 
-    def _predict(self, column: Column, where: slice, means: Array, covs: Array) -> Prediction:
+    def _predict(self, column: Column, where: slice, means: Array, covs: Array, trials: Array | None) -> Prediction:
         loading = self.sites_.loading[where]
         m = means @ loading.T + self.sites_.intercept[where]
         v = np.maximum(np.einsum("ck,nkl,cl->nc", loading, covs, loading, optimize=True), 0.0)
-        return predict_column(column, m, v, self.sites_.parameters[where.start])
+        return predict_column(column, m, v, self.sites_.parameters[where.start], trials)
 
     def _posterior(self, X: Any) -> tuple[Array, Array, Array]:
         return cold_posterior(self._engine, self._encoded(X), self.sites_)
@@ -293,6 +315,8 @@ class MixedFactorAnalysis(
             number("df", self.df, above=2.0)
         for name in ("penalty", "noise_floor", "tol"):
             number(name, getattr(self, name), least=0.0)
+        if self.beside is not None and not isinstance(self.beside, Mapping):
+            raise ValueError(f"beside must be a dict of columns by columns, got {self.beside!r:.80}")
         if self.types is not None and not isinstance(self.types, Mapping | Sequence):
             raise ValueError(f"types must be a dict or a sequence of kinds of columns, got {self.types!r:.80}")
 
@@ -300,7 +324,7 @@ class MixedFactorAnalysis(
         other = sorted(set(families) - set(BOUNDED))
         if self.engine == "lvb" and other:
             raise ValueError(
-                f"engine 'lvb' needs real, binary or categorical columns, got {', '.join(other)}; use 'gkl'"
+                f"engine 'lvb' needs real, binary, categorical or binomial columns, got {', '.join(other)}; use 'gkl'"
             )
 
     def _describe(self) -> None:

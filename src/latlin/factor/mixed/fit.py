@@ -8,6 +8,7 @@ every likelihood term and removes N·KL(N(η, Λ)‖N(0, I)) from the bound's lo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -15,18 +16,21 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize, minimize_scalar
 
-from latlin.factor.mixed.columns import ColumnSites, Index, exact_expectation, first_sites, local_expectation
 from latlin.factor.mixed.rows import ClimbingRows, Expectation, PropagatingRows, RowEngine
+from latlin.factor.mixed.sites import ColumnSites, Index, exact_expectation, first_sites, local_expectation, shares
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
 from latlin.numerics.progress import progress
 from latlin.potentials.base import Potential
+from latlin.potentials.checks import UnboundedExpectation
 from latlin.potentials.student_t import StudentT
 
 #: degrees of freedom of the latents beyond 2, from the least to the most
 DF_EXCESS = (0.05, 200.0)
 #: steps of quasi-Newton for the parameters of a family in one M-step
 PARAMETER_STEPS = 5
+#: how far they may move, on their free scale: where an expectation is too large for a number, less far
+REACHES = (np.inf, 1.0, 0.1)
 
 
 class MixedState(NamedTuple):
@@ -50,6 +54,7 @@ class MixedProblem:
     expand: bool
     penalty: float
     noise_floor: float
+    beside: tuple[int, ...] = ()
 
     def expect(self, state: MixedState, max_iter: int, tol: float) -> tuple[MixedState, Array]:
         """The E-step: better row posteriors, and the rows' bounds."""
@@ -68,10 +73,10 @@ class MixedProblem:
         """The M-step: better parameters of every column."""
         old = state.sites
         loading, intercept, parameters = old.loading.copy(), old.intercept.copy(), list(old.parameters)
-        for column, y in enumerate(self.rows.T):
-            seen = ~np.isnan(y)
+        for column in range(len(old.families)):
+            seen = ~np.isnan(self.rows[:, column])
             means, covs = (state.means, state.covs) if seen.all() else (state.means[seen], state.covs[seen])
-            potential = old.potential(column, y[seen])
+            potential = old.potential(column, old.observed(self.rows, seen, column))
             ordered = old.families[column] == "ordinal"
             theta = np.append(old.loading[column], old.intercept[column])
             own = ColumnSum(
@@ -82,7 +87,7 @@ class MixedProblem:
             if old.parameters[column]:
                 m, v = projected(theta, means, covs)
                 parameters[column] = fit_parameters(potential, m, v, self.noise_floor)
-        return state._replace(sites=ColumnSites(old.families, loading, intercept, tuple(parameters)))
+        return state._replace(sites=ColumnSites(old.families, loading, intercept, tuple(parameters), old.beside))
 
     def step(self, state: MixedState) -> tuple[MixedState, Measure]:
         """E-step, M-step, expansion; the objective is that of the E-step."""
@@ -200,11 +205,21 @@ def fit_parameters(potential: Potential, m: Array, v: Array, floor: float) -> di
     if potential.location_scale and "scale" in names:
         place = sum(len(part) for part in starts[: names.index("scale")])
         limits[place] = (max(limits[place][0], low), limits[place][1])
-    best = minimize(
-        loss, start, jac=True, method="L-BFGS-B", bounds=limits, options={"maxiter": PARAMETER_STEPS, "maxls": 10}
-    )
-    rises = np.isfinite(best.fun) and best.fun <= loss(start)[0]
-    return {name: _plain(value) for name, value in unpacked(best.x if rises else start).items()}
+    best = _minimised(loss, start, limits)
+    return {name: _plain(value) for name, value in unpacked(best).items()}
+
+
+def _minimised(loss: Callable[[Array], tuple[float, Array]], start: Array, limits: list[tuple[float, float]]) -> Array:
+    """A better place than the start, or the start; near ones only where expectations are too large elsewhere."""
+    for reach in REACHES:
+        near = [(max(low, t - reach), min(high, t + reach)) for (low, high), t in zip(limits, start, strict=True)]
+        options = {"maxiter": PARAMETER_STEPS, "maxls": 10}
+        try:
+            best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=near, options=options)
+        except UnboundedExpectation:
+            continue
+        return np.asarray(best.x if np.isfinite(best.fun) and best.fun <= loss(start)[0] else start)
+    return start
 
 
 def _plain(value: Array) -> Any:
@@ -257,14 +272,17 @@ def expanded(state: MixedState, penalty: float) -> MixedState:
     return MixedState(
         means=away @ inverse.T,
         covs=np.ascontiguousarray(inverse @ state.covs @ inverse.T),
-        sites=ColumnSites(sites.families, loading, np.where(ordered, 0.0, sites.intercept + shift), parameters),
+        sites=sites._replace(
+            loading=loading, intercept=np.where(ordered, 0.0, sites.intercept + shift), parameters=parameters
+        ),
         df=state.df,
     )
 
 
 def begin(problem: MixedProblem, rank: int, rng: np.random.Generator) -> MixedState:
     """Principal components of the standardised codes as latents, columns by Newton from their margins."""
-    rows, (n, c) = problem.rows, problem.rows.shape
+    rows = shares(problem.rows, problem.families, problem.beside)
+    n, c = rows.shape
     mean, sd = np.nanmean(rows, axis=0), np.nanstd(rows, axis=0)
     filled = np.where(np.isnan(rows), 0.0, (rows - mean) / np.maximum(sd, 1e-12))
     most = min(rank, n, c)
@@ -273,7 +291,7 @@ def begin(problem: MixedProblem, rank: int, rng: np.random.Generator) -> MixedSt
     state = MixedState(
         means=np.ascontiguousarray(0.8 * latent),
         covs=np.tile(0.36 * np.eye(rank), (n, 1, 1)),
-        sites=first_sites(rows, problem.families, problem.levels, rank),
+        sites=first_sites(problem.rows, problem.families, problem.levels, rank, problem.beside),
     )
     return problem.maximise(state, 5)
 

@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.factor.mixed.columns import ColumnSites, Index, ObservedCells, exact_expectation, gather, restrict
+from latlin.factor.mixed.sites import ColumnSites, Index, ObservedCells, exact_expectation, gather, restrict
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.threads import thread_count
 from latlin.potentials.base import ExpectedLog, Potential
@@ -211,12 +211,12 @@ class Propagation:
 
     def __init__(self, rows: Array, sites: ColumnSites, means: Array, covs: Array) -> None:
         self.sites, self.means, self.covs = sites, means, covs
-        n, c = rows.shape
+        n, c = len(rows), len(sites.families)
         self.t, self.h, self.constant = np.zeros((n, c)), np.zeros((n, c)), np.zeros((n, c))
         self.visits: list[tuple[int, Index, Potential]] = []
         for column in range(c):
             row = np.flatnonzero(~np.isnan(rows[:, column]))
-            potential = sites.potential(column, rows[row, column])
+            potential = sites.potential(column, sites.observed(rows, row, column))
             if sites.families[column] == "gaussian":
                 self._settle(column, row, rows[row, column])
             elif not potential.log_concave:

@@ -17,7 +17,8 @@ import numpy as np
 
 from latlin.densities.affine import AffineIndependent
 from latlin.densities.bases import FAMILIES, Base, Normal, Stacked
-from latlin.inference.affine.bound import AffineBound, AffineStart, best_starts, cumulants
+from latlin.inference.affine.bound import AffineBound
+from latlin.inference.affine.start import AffineStart, best_starts, cumulants
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.evidence.engine_terms import AffineEvidence
 from latlin.inference.forms.dense import dense_form
@@ -30,7 +31,7 @@ from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
 from latlin.numerics.optimise import ascent_direction, backtrack, remember
-from latlin.numerics.options import number, one_of
+from latlin.numerics.options import number, one_of, whole
 from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials.base import Potential
 
@@ -78,13 +79,17 @@ class AffineKL:
     ----------
     base : {"auto", "skew-normal", "generalised-normal", "gaussian-mixture", "student-t", "logistic", "normal"} or Base
         Family of the independent densities; "auto" tries the first three and keeps the best bound. An object of
-        `latlin.densities.bases` brings its own shapes.
+        `latlin.densities.bases` brings its own shapes to start from; `Stacked` has different families for different
+        coordinates, which are put where the families gain most.
     optimise_shape : bool
         Optimise the shapes together with A and b; otherwise they stay as the base object has them.
     tol : float
         In nat: the ascent ends when a step promises to gain less than a tenth of it, and the frequency grid is refined
         until the bound moves by less.
     max_iter : int
+    rank : int or None
+        Directions that get bases of their own; along the others the density stays the Gaussian KL optimum, but for its
+        mean. None is all of them. In hundreds of dimensions a few directions cost far less, and hold most of the gain.
 
     Notes
     -----
@@ -98,6 +103,7 @@ class AffineKL:
     optimise_shape: bool = True
     tol: float = 1e-6
     max_iter: int = 1000
+    rank: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.base, Base):
@@ -105,6 +111,8 @@ class AffineKL:
         if not self.optimise_shape and not isinstance(self.base, Base):
             raise ValueError(f"optimise_shape=False needs a base object with its shapes, got base={self.base!r}")
         number("tol", self.tol, above=0.0)
+        if self.rank is not None:
+            whole("rank", self.rank, least=1)
 
     def run(
         self,
@@ -127,8 +135,8 @@ class AffineKL:
         if form.sites.gaussian:
             return replace(gaussian, engine=self.name, elapsed=time.perf_counter() - started)
         families: tuple[str | Base, ...] = AUTO if self.base == "auto" else (self.base,)
-        kinds = {family: FAMILIES[family] if isinstance(family, str) else type(family) for family in families}
-        starts = best_starts(cumulants(form, solution), {kind.cumulants for kind in kinds.values()})
+        kinds = {family: FAMILIES[family] if isinstance(family, str) else family for family in families}
+        starts = best_starts(cumulants(form, solution), {kind.cumulants for kind in kinds.values()}, self.rank)
         promised = {family: starts[kind.cumulants].gain for family, kind in kinds.items()}
         best: AffineFit | None = None
         gains: list[tuple[float, float]] = []
@@ -155,12 +163,17 @@ class AffineKL:
 
     def _bound(self, form: SiteForm, solution: Solution, family: str | Base, begin: AffineStart) -> AffineBound:
         """The bound of one family, from a rotation and shapes that suit it."""
-        kind = FAMILIES[family] if isinstance(family, str) else type(family)
+        kind = FAMILIES[family] if isinstance(family, str) else family
         steep = [type(p).__name__ for p in form.sites.potentials if kind.polynomial_tails and _is_steep(p)]
         if steep:
             raise ValueError(f"{', '.join(steep)} sites have no expectation under a base with tails like {kind.name}")
-        base = family if isinstance(family, Base) else kind.starting(form.rank, begin.third, begin.fourth)
-        return AffineBound(form, solution, begin.rotation, base, self.optimise_shape and base.n_free > 0)
+        width = form.rank if self.rank is None else min(self.rank, form.rank)
+        base = family if isinstance(family, Base) else FAMILIES[family].starting(width, begin.third, begin.fourth)
+        order = np.arange(form.rank)
+        if isinstance(base, Stacked) and base.rows == width:
+            order[:width] = base.arrange(begin.gains())
+        learnt = self.optimise_shape and base.n_free > 0
+        return AffineBound(form, solution, begin.rotation[:, order], base, learnt, width)
 
     def _fit(self, bound: AffineBound, verbose: bool, checkpoint: Checkpoint | None) -> AffineFit:
         rules = Rules(gradient_tol=SHARE * self.tol, objective_tol=self.tol, max_iter=self.max_iter, remedy=REMEDY)
@@ -270,7 +283,9 @@ def _density(bound: AffineBound, point: Array) -> AffineIndependent:
     """The density over w; what the site form left out keeps its Gaussian prior."""
     form, parts = bound.form, bound.unpack(point)
     base = bound.base_at(parts)
-    inner = bound.root @ parts.lower @ parts.upper
+    k = bound.served
+    inner = np.hstack([bound.root[:, :k] @ parts.lower @ parts.upper, bound.root[:, k:]])
+    base = base if k == bound.rank else Stacked([(base, k), (Normal(), bound.rank - k)])
     mean = form.weights(bound.solution.u + bound.root @ parts.b)
     if form.basis is None:
         return AffineIndependent(form.whitening.apply(inner), mean, base)

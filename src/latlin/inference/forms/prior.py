@@ -171,7 +171,7 @@ def quadratic_of(model: LatentLinearModel) -> Quadratic:
         precision, log_constant = factor_precision(factor, model.dim)
         rows = None if factor.H is None else sparse.csr_array(factor.H)
         residual = np.broadcast_to(factor.mean, precision.shape[0]) - (origin if rows is None else rows @ origin)
-        pulled = precision @ residual
+        pulled = precision @ residual if residual.any() else np.zeros(len(residual))
         parts.append(precision if rows is None else sparse.csr_array(rows.T @ precision @ rows))
         linear += pulled if rows is None else rows.T @ pulled
         constant += log_constant - 0.5 * float(residual @ pulled)

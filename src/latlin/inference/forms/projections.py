@@ -22,6 +22,8 @@ from latlin.inference.arguments import dense_operator
 from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import gram, whitened_squares
+from latlin.numerics.memory import room
+from latlin.numerics.weighted_gram import WeightedGram
 
 Index = NDArray[np.int64]
 BLOCK = 1024
@@ -189,19 +191,21 @@ class ScaledRows:
 
     Parameters
     ----------
-    rows : csr_array of shape (n, dim)
-        H.
+    sums : WeightedGram
+        The rows h_n and sums over them.
     scale : ndarray of shape (dim,)
     normal : ndarray of shape (dim, k)
         Orthonormal, across the constraints.
-    columns : csr_array of shape (dim, n)
-        Hᵀ.
     """
 
-    rows: sparse.csr_array
+    sums: WeightedGram
     scale: Array
     normal: Array
-    columns: sparse.csr_array
+
+    @property
+    def rows(self) -> sparse.csr_array:
+        """H."""
+        return self.sums.rows
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -214,18 +218,20 @@ class ScaledRows:
         return n == d == self.rows.nnz and bool(np.all(self.rows.data == 1.0)) and _counts_up(self.rows)
 
     def times(self, u: Array) -> Array:
-        return self.seen(self.scale * u)
+        w = self.scale * u
+        return w if self.own else self.rows @ w
 
     def seen(self, w: Array) -> Array:
-        """Hw, unscaled."""
-        return np.array(w) if self.own else self.rows @ w
+        """Hw, unscaled; w itself where H = I."""
+        return w if self.own else self.rows @ w
 
     def transposed_times(self, r: Array) -> Array:
-        return self.along(self.scale * self.summed(r))
+        seen = r if self.own else self.sums.columns @ r
+        return self.along(np.multiply(self.scale, seen, out=room(len(self.scale))))
 
     def summed(self, r: Array) -> Array:
         """Hᵀr, unscaled."""
-        return np.array(r) if self.own else self.columns @ r
+        return np.array(r) if self.own else self.sums.columns @ r
 
     def along(self, v: Array) -> Array:
         """The part of a vector of coordinates that is along the constraints."""

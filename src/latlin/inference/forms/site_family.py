@@ -207,7 +207,8 @@ class SiteForm:
             objective = self.constant + dot(self.linear, u) - 0.5 * dot(u, held) + float(value.sum())
         objective = objective if np.isfinite(objective) else -np.inf
         # b̃ − Λ̃u + H̃ᵀψ′(x)
-        gradient = self.linear - held + self.projections.transposed_times(slope)
+        gradient = self.linear - held
+        gradient += self.projections.transposed_times(slope)
         return Expansion(u, objective, gradient, (x, slope, gamma))
 
     def first_coordinates(self) -> Array:

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from latlin.densities.density import Density
 from latlin.inference.ep.kernels import PROPER
 from latlin.inference.model import LatentLinearModel
-from latlin.numerics.arrays import Array
+from latlin.numerics.arrays import Array, all_finite
 from latlin.numerics.stored import storable
 from latlin.potentials.base import Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import UnboundedExpectation
@@ -140,9 +140,8 @@ class Sites:
         parts = []
         for span, potential in self.blocks:
             count = span.stop - span.start
-            centre, width = (np.broadcast_to(value, count) for value in potential.regions()[0])
-            curvature = -2.0 * potential.expected_log(centre, width**2).d_var
-            parts.append(np.maximum(curvature, 1e-3 / width**2))
+            width = np.broadcast_to(potential.regions()[0][1], count)
+            parts.append(np.maximum(potential.typical_precision(count), 1e-3 / width**2))
         return self.weight * _joined(parts)
 
     def centres(self) -> Array:
@@ -179,7 +178,7 @@ class Sites:
         """ψ, ψ′ and ψ″ at x of shape (n_sites,)."""
         if self.extra is not None:
             return self.log_density(x), *self.slopes(x)
-        value, first, second = self._ask(lambda p, m: p._expansion(m), x + self.offset, count=3)
+        value, first, second = self._ask(lambda p, m: p._expansion(m), self._seen(x), count=3)
         return self._weighted(value), self._weighted(first), self._weighted(second)
 
     def derivatives(self, x: Array) -> Derivatives:
@@ -187,12 +186,12 @@ class Sites:
             none = np.zeros_like(x)
             here = self.expected_log(x, none)
             return Derivatives(here.d_mean, 2.0 * here.d_var, 2.0 * site_curvature(self, x, none, here).mv)
-        first, second, third = self._ask(lambda p, m: p.derivatives(m), x + self.offset, count=3)
+        first, second, third = self._ask(lambda p, m: p.derivatives(m), self._seen(x), count=3)
         return Derivatives(self._weighted(first), self._weighted(second), self._weighted(third))
 
     def expected_log(self, mean: Array, var: Array) -> ExpectedLog:
         var = var if self.extra is None else var + self.extra
-        value, d_mean, d_var = self._ask(lambda p, m, v: p.expected_log(m, v), mean + self.offset, var, count=3)
+        value, d_mean, d_var = self._ask(lambda p, m, v: p.expected_log(m, v), self._seen(mean), var, count=3)
         return ExpectedLog(self._weighted(value), self._weighted(d_mean), self._weighted(d_var))
 
     def finite_expected_log(self, mean: Array, var: Array) -> ExpectedLog | None:
@@ -201,12 +200,12 @@ class Sites:
             expected = self.expected_log(mean, var)
         except UnboundedExpectation:
             return None
-        return expected if all(np.all(np.isfinite(part)) for part in expected) else None
+        return expected if all(map(all_finite, expected)) else None
 
     def tilted_moments(self, mean: Array, var: Array, power: float = 1.0) -> TiltedMoments:
         log_z, tilted_mean, variance = self._ask(
             lambda p, m, v, t: p.tilted_moments(m, v, t),
-            mean + self.offset,
+            self._seen(mean),
             var,
             power * self.weight,
             count=3,
@@ -241,6 +240,14 @@ class Sites:
     def _counts_once(self) -> bool:
         return bool(np.all(self.weight == 1.0))
 
+    def _seen(self, x: Array) -> Array:
+        """x + o, as the potentials see it."""
+        return x + self.offset if self._has_offset else x
+
+    @cached_property
+    def _has_offset(self) -> bool:
+        return bool(self.offset.any())
+
     def _ask(self, question: Callable[..., Any], *arguments: Array, count: int) -> Sequence[Array]:
         answers = [question(p, *(a[span] for a in arguments)) for span, p in self.blocks]
         if len(answers) == 1:
@@ -258,6 +265,8 @@ def refuse_extra_variance(model: LatentLinearModel, engine: str) -> None:
 
 
 def _joined(parts: list[Array]) -> Array:
+    if len(parts) == 1:
+        return parts[0]
     return np.concatenate(parts) if parts else np.zeros(0)
 
 

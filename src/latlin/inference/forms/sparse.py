@@ -33,11 +33,12 @@ from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.sparse_rows import EntrySums, SharedPattern, expected_sums
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics import optimise
-from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.numerics.arrays import LOG_2PI, Array, largest
 from latlin.numerics.intrinsic import hold_coordinates
 from latlin.numerics.linalg import Cholesky, dot
-from latlin.numerics.sparse_cholesky import Analysis, Plan, analyse, plan_elimination
-from latlin.numerics.weighted_gram import WeightedGram, alike_rows
+from latlin.numerics.memory import room
+from latlin.numerics.sparse_cholesky import Analysis, Plan, SparseCholesky, analyse, plan_elimination
+from latlin.numerics.weighted_gram import WeightedGram, alike_rows, has_single_entries, same_numbers
 
 Index = NDArray[np.int64]
 #: dimension from which on a diagonal prior with sparse rows may be worth a sparse factor, and the share of the dense
@@ -141,28 +142,59 @@ class SparseForm(SiteForm):
 
     def sparse_precision(self, gamma: Array) -> SparsePrecision | None:
         """P = Λ + HᵀΓH along the constraints, or None where it is not positive definite there; the last is kept."""
-        known: tuple[Array, SparsePrecision] | None = vars(self).get("_last_precision")
-        if known is not None and np.array_equal(known[0], gamma):
+        known: tuple[Array, SparsePrecision | None] | None = vars(self).get("_last_precision")
+        if known is not None and same_numbers(known[0], gamma):
             return known[1]
-        found = self.precision_with(self.gram.total(gamma))
+        found = self._precision_of(self.gram.added(self._prior_values, gamma))
         if found is not None:
             vars(self)["_last_precision"] = (gamma.copy(), found)
         return found
 
     def precision_with(self, entries: Array) -> SparsePrecision | None:
         """The same from the entries of HᵀΓH."""
-        factor = self.analysis.factorise(self._prior_values + entries)
-        return None if factor is None else condition(factor, self.prior.rows, self.held, self.weight)
+        return self._precision_of(self._prior_values + entries)
+
+    def _precision_of(self, values: Array) -> SparsePrecision | None:
+        """The same from the entries of P, which are overwritten."""
+        factor = self.analysis.factorise(values, overwrite=True)
+        return None if factor is None else self.conditioned(factor)
+
+    def conditioned(self, factor: SparseCholesky) -> SparsePrecision | None:
+        """The precision of a factor, along the constraints."""
+        return condition(factor, self.prior.rows, self.held, self.weight)
 
     def solve(self, parameters: SiteParameters) -> Solution | None:
         found = self.sparse_precision(parameters.gamma)
         if found is None:
             return None
-        deviation = found.solve(self.prior.linear + self.projections.summed(parameters.nu))
+        deviation = found.solve(self._pull(parameters.nu))
         precision: Any = UnitPrecision(self, parameters.gamma)
         vars(precision)["found"] = found
-        u = deviation / self.projections.scale
+        u = np.divide(deviation, self.projections.scale, out=room(self.rank))
         return Solution(parameters, precision, u, self.projections.seen(deviation))
+
+    def _pull(self, nu: Array) -> Array:
+        """b + Hᵀν."""
+        own = self.projections.own
+        return np.add(self.prior.linear, nu if own else self.gram.columns @ nu, out=room(self.rank))
+
+    def expand(self, u: Array, smoothing: float | None = None) -> Expansion:
+        """The log joint about u; where sites are on the coordinates themselves, with few vectors of their length."""
+        if smoothing is not None or not self.projections.own:
+            return super().expand(u, smoothing)
+        scale = self.projections.scale
+        deviation = np.multiply(scale, u, out=room(self.rank))
+        with np.errstate(over="ignore", invalid="ignore"):
+            value, slope, second = self.sites.expansion(deviation)
+            held = self._times_prior(deviation)
+            objective = self.constant + dot(self.linear, u) - 0.5 * dot(deviation, held) + float(value.sum())
+        # b̃ + D(ψ′ − ΛDu)
+        gradient = np.subtract(slope, held, out=held)
+        gradient *= scale
+        gradient = self.projections.along(gradient)
+        gradient += self.linear
+        kept = (deviation, slope, np.negative(second, out=room(self.rank)))
+        return Expansion(u, objective if np.isfinite(objective) else -np.inf, gradient, kept)
 
     def first_coordinates(self) -> Array:
         """The mean of the Gaussian with the sites' own centres and typical curvatures, as for a linear model."""
@@ -181,7 +213,9 @@ class SparseForm(SiteForm):
             return None
         # P⁻¹g is the way to the mean of the Gaussian with the curvature there
         scale = self.projections.scale
-        return precision.solve(at.gradient / scale) / scale
+        step = precision.solve(np.divide(at.gradient, scale, out=room(self.rank)))
+        step /= scale
+        return step
 
     def _first_precision(self, gamma: Array) -> SparsePrecision | None:
         """P, kept for steps near by where it is dear."""
@@ -195,7 +229,7 @@ class SparseForm(SiteForm):
         precision = self._first_precision(parameters.gamma)
         if precision is None:
             return None
-        return precision.solve(self.prior.linear + self.projections.summed(parameters.nu)) / self.projections.scale
+        return precision.solve(self._pull(parameters.nu)) / self.projections.scale
 
     def _is_flat(self, solution: Solution) -> bool:
         """A precision that is not definite has no factor."""
@@ -222,7 +256,8 @@ class SparseForm(SiteForm):
 
     def variances(self, solution: Solution) -> Array:
         precision: Any = solution.precision
-        return np.maximum(self.gram.squares(precision.found.inverse_values), 0.0)
+        found = self.gram.squares(precision.found.inverse_values)
+        return np.maximum(found, 0.0, out=found)
 
     def entry_sums(self, deviation: Array, inverse: Array) -> tuple[EntrySums, SiteParameters | None] | None:
         """Sums over all sites under a Gaussian, and the stand-ins of those in memory; None where there are none."""
@@ -237,11 +272,22 @@ class SparseForm(SiteForm):
 
     def covariance_gradient(self, solution: Solution, variance: Array, excess: Array) -> float:
         """Largest absolute entry of Hᵀ(Γ − Γ̂)H, twice ∂B/∂S of the Gaussian KL bound, in the coordinates u."""
-        return float(np.abs(self.gram.total(excess) * self.entry_scale).max(initial=0.0))
+        scale, single = self.projections.scale, self.gram.single
+        if single is None:
+            return largest(self.gram.total(excess) * self.entry_scale)
+        diagonal = np.bincount(self.rows.indices, single.squares * excess, self.rank)
+        diagonal *= scale
+        diagonal *= scale
+        return largest(diagonal)
+
+    def _times_prior(self, deviation: Array) -> Array:
+        """Λδ."""
+        in_band = self.analysis.times_band(self.prior_entries, deviation)
+        return self.prior.precision @ deviation if in_band is None else in_band
 
     def times_quadratic(self, u: Array) -> Array:
         scale = self.projections.scale
-        found = self.prior.precision @ (scale * u)
+        found = self._times_prior(np.multiply(scale, u, out=room(self.rank)))
         found *= scale
         return self.projections.along(found)
 
@@ -312,7 +358,9 @@ def _analysed(
     model: LatentLinearModel, prior: Quadratic, rows: sparse.csr_array, forced: bool = False
 ) -> Analysis | None:
     """The analysis of P's pattern, taken over from a living posterior of the same pattern; None where P would fill."""
-    patterns = (prior.precision.indptr, prior.precision.indices, rows.indptr, rows.indices)
+    patterns = [prior.precision.indptr, prior.precision.indices]
+    if not has_single_entries(rows):
+        patterns += [rows.indptr, rows.indices]
     digest = blake2b(digest_size=16)
     for part in patterns:
         digest.update(f"{part.dtype.str}{len(part)}".encode())
@@ -361,8 +409,8 @@ def _fills(plan: Plan, dim: int) -> bool:
 
 def pattern_of(prior: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_array:
     """Where P may be non-zero."""
-    if rows.nnz == rows.shape[0] and np.all(np.diff(rows.indptr) == 1):
-        # rows of one entry each add to the diagonal, which is always there
+    if has_single_entries(rows):
+        # they add to the diagonal, which is always there
         return prior
     # rows that are alike add to the same entries
     first = alike_rows(rows)
@@ -394,7 +442,7 @@ def assembled(
     gram, rows = shared.gram, shared.gram.rows
     own = shared.prior_entries(prior.precision)
     typical = own + curvature
-    held, weight = np.zeros(0, np.int64), 0.0
+    held, weight, grounded = np.zeros(0, np.int64), 0.0, None
     if len(prior.rows) or not _is_proper(model):
         grounded = hold_coordinates(gram.analysis, typical, len(prior.rows))
         if grounded is None:
@@ -404,9 +452,9 @@ def assembled(
     diagonal[gram.analysis.order] = typical[gram.analysis.diagonal]
     scale = 1.0 / np.sqrt(diagonal)
     normal = qr((prior.rows * scale).T, mode="economic")[0] if len(prior.rows) else np.zeros((model.dim, 0))
-    projections = ScaledRows(rows, scale, normal, gram.columns)
+    projections = ScaledRows(gram, scale, normal)
     constant = prior.constant - (log_integral(model, prior) if model.normalise_prior else 0.0)
-    return kind(
+    form = kind(
         prior.origin,
         DiagonalWhitening(scale),
         None,
@@ -423,6 +471,10 @@ def assembled(
         own,
         **more,
     )
+    if grounded is not None and len(sites):
+        # a search for the mode begins with these curvatures
+        vars(form)["_last_precision"] = (sites.typical_precision(), form.conditioned(grounded.factor))
+    return form
 
 
 def _is_proper(model: LatentLinearModel) -> bool:

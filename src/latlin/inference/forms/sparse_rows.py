@@ -14,7 +14,7 @@ from scipy import sparse
 
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.numerics.arrays import Array
-from latlin.numerics.elimination import lower_places
+from latlin.numerics.elimination import lower_places, put_lower
 from latlin.numerics.weighted_gram import WeightedGram
 from latlin.potentials.base import Potential
 from latlin.potentials.gaussian import Gaussian as GaussianSites
@@ -46,8 +46,9 @@ class SharedPattern(NamedTuple):
 
     def prior_entries(self, precision: sparse.csr_array) -> Array:
         """Λ on the analysed pattern."""
-        count = len(self.gram.analysis.indices)
-        return np.bincount(self.places, precision.data[self.lower], count).astype(float, copy=False)
+        entries = np.zeros(len(self.gram.analysis.indices))
+        put_lower(self.lower, self.places, precision.data, entries)
+        return entries
 
     def typical_entries(self, sites: Sites) -> Array:
         """HᵀΓH at the sites' typical curvatures; those of the last potential are kept."""

@@ -150,8 +150,11 @@ def _extrapolate(coordinates: Coordinates[Place], now: Reached[Place]) -> Reache
         return None
     here, target = pair
     memory = MEMORY if len(here) <= MANY else FEW
-    points = np.concatenate([now.points[-memory:], here[None]])
-    residuals = np.concatenate([now.residuals[-memory:], (target - here)[None]])
+    residual = np.subtract(target, here, out=target)
+    points, residuals = (
+        np.concatenate([past[-memory:], new[None]]) if len(past) else new[None]
+        for past, new in ((now.points, here), (now.residuals, residual))
+    )
     damping = coordinates.first if len(points) == 1 else 1.0
     proposal = coordinates.decode(mix(points, residuals, damping))
     if proposal is None or not rises(proposal, now):

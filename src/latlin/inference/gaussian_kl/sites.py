@@ -33,8 +33,9 @@ from latlin.inference.forms.projections import Projections
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteCurvature, SiteParameters, Sites, site_curvature
 from latlin.inference.gaussian_kl.ascent import HALF, Reached, reached, rises
-from latlin.numerics.arrays import Array
+from latlin.numerics.arrays import Array, largest
 from latlin.numerics.linalg import dot
+from latlin.numerics.memory import room
 from latlin.potentials.base import ExpectedLog
 
 # --- Where an ascent by sites starts in many dimensions: as if the rows lay in no particular direction.
@@ -191,8 +192,9 @@ def evaluate(form: SiteForm, parameters: SiteParameters, tol: float) -> Reached[
         return None
     bound = float(expected.value.sum()) + form.gaussian_terms(solution, variance)
     # γ̂ = −2 ∂⟨ψ⟩/∂s², ν̂ = ∂⟨ψ⟩/∂m + γ̂x
-    gamma_hat = -2.0 * expected.d_var
-    nu_hat = expected.d_mean + gamma_hat * solution.x
+    gamma_hat = np.multiply(expected.d_var, -2.0, out=room(len(variance)))
+    nu_hat = np.multiply(gamma_hat, solution.x, out=room(len(variance)))
+    nu_hat += expected.d_mean
     gradient = _gradient(form, solution, variance, SiteParameters(gamma_hat, nu_hat), tol)
     place = SitePlace(*parameters, solution.u, form.kept(solution), solution.x, variance, gamma_hat, nu_hat)
     return reached(place, bound, gradient, 2 * len(variance))
@@ -211,10 +213,12 @@ def _gradient(form: SiteForm, solution: Solution, variance: Array, hat: SitePara
     when the first is already small; until then the first is what is reported.
     """
     now = solution.parameters
-    excess = now.gamma - hat.gamma
-    mean_part = form.projections.transposed_times(hat.nu - now.nu + excess * solution.x)
-    largest = float(np.abs(mean_part).max(initial=0.0))
-    return largest if largest > tol else max(largest, form.covariance_gradient(solution, variance, excess))
+    excess = np.subtract(now.gamma, hat.gamma, out=room(len(variance)))
+    pull = np.multiply(excess, solution.x, out=room(len(variance)))
+    pull += hat.nu
+    pull -= now.nu
+    by_mean = largest(form.projections.transposed_times(pull))
+    return by_mean if by_mean > tol else max(by_mean, form.covariance_gradient(solution, variance, excess))
 
 
 @dataclass(frozen=True)
@@ -267,13 +271,23 @@ class SiteCoordinates:
         return self._vector(place.gamma, place.nu), self._vector(*target)
 
     def _vector(self, gamma: Array, nu: Array) -> Array:
-        curvature = np.log(np.maximum(gamma, FLOOR)) if self.logarithmic else gamma
-        return np.concatenate([self.weight * curvature, self.spread * nu])
+        vector = room(2 * len(nu))
+        first, second = np.split(vector, 2)
+        if self.logarithmic:
+            np.maximum(gamma, FLOOR, out=first)
+            np.log(first, out=first)
+            first *= self.weight
+        else:
+            np.multiply(self.weight, gamma, out=first)
+        np.multiply(self.spread, nu, out=second)
+        return vector
 
     def decode(self, point: Array) -> Reached[SitePlace] | None:
         scaled, nu = np.split(point, 2)
-        curvature = scaled / self.weight
-        gamma = np.exp(np.minimum(curvature, 300.0)) if self.logarithmic else curvature
+        gamma = np.divide(scaled, self.weight, out=room(len(scaled)))
+        if self.logarithmic:
+            np.minimum(gamma, 300.0, out=gamma)
+            np.exp(gamma, out=gamma)
         return evaluate(self.form, SiteParameters(gamma, nu / self.spread), self.tol)
 
     def move(self, place: SitePlace, length: float) -> Reached[SitePlace] | None:

@@ -9,6 +9,7 @@ from numba import njit
 from numpy.typing import ArrayLike
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.memory import room
 from latlin.numerics.threads import share_out
 
 # --- The compiled loop for ψ(x) = yx − e^x − log y! under N(x|m, v), for many counts at once: one exponential per site.
@@ -32,25 +33,28 @@ def expected_counts(y: Array, log_y: Array, constant: Array, peak: Array, m: Arr
     y, log_y, constant, peak : contiguous ndarray of shape (sites,)
         Counts, their logarithms, −log y! and ψ(log y).
     m, v : contiguous ndarray of shape (sites,)
+        A v of length one is that of all sites.
 
     >>> value, slope, rate = expected_counts(*(np.array([t]) for t in (1.0, 0.0, 0.0, -1.0, 0.0, 0.0)))
     >>> float(value[0]), float(slope[0]) + 0.0, float(rate[0])
     (-1.0, 0.0, 1.0)
     """
-    found = np.empty((3, m.size))
-    share_out(_loop, m.size, PER_SITE, y, log_y, constant, peak, m, v, found)
-    return found[0], found[1], found[2]
+    value, slope, rate = room(m.size), room(m.size), room(m.size)
+    share_out(_loop, m.size, PER_SITE, y, log_y, constant, peak, m, v, value, slope, rate)
+    return value, slope, rate
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _loop(
-    start: int, stop: int, y: Array, log_y: Array, constant: Array, peak: Array, m: Array, v: Array, found: Array
-) -> None:
+    start: int, stop: int, y: Array, log_y: Array, constant: Array, peak: Array, m: Array, v: Array,
+    value: Array, slope: Array, rate: Array,
+) -> None:  # fmt: skip
+    one = len(v) == 1
     for n in range(start, stop):
-        r = 0.5 * v[n]
+        r = 0.5 * v[0 if one else n]
         if not y[n] > 0.0:
-            rate = math.exp(m[n] + r)
-            found[0, n], found[1, n], found[2, n] = constant[n] - rate, -rate, rate
+            grown = math.exp(m[n] + r)
+            value[n], slope[n], rate[n] = constant[n] - grown, -grown, grown
             continue
         t = m[n] - log_y[n] + r
         grown = math.exp(t)
@@ -62,10 +66,10 @@ def _loop(
         else:
             curl = grown - 1.0 - t
         fall = y[n] * (curl + r)
-        found[0, n] = peak[n] - fall if fall < np.inf else -np.inf
+        value[n] = peak[n] - fall if fall < np.inf else -np.inf
         # y − ye^t without cancellation
-        found[1, n] = -y[n] * (curl + t)
-        found[2, n] = y[n] * grown
+        slope[n] = -y[n] * (curl + t)
+        rate[n] = y[n] * grown
 
 
 # --- The compiled series for the normaliser of compound Poisson–gamma densities, Dunn and Smyth (2005).
