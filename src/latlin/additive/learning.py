@@ -27,7 +27,7 @@ from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.memory import reuse_memory
-from latlin.numerics.options import file_path
+from latlin.numerics.options import file_path, one_of
 from latlin.numerics.rng import RandomState, generator
 from latlin.priors.base import Prior
 
@@ -80,8 +80,7 @@ def learn(
     generator(random_state)  # looked at even where nothing is drawn
     if checkpoint is not None:
         file_path("checkpoint", checkpoint)
-    if manner not in MANNERS:
-        raise ValueError(f"hyperparameters must be one of {', '.join(map(repr, MANNERS))}, got {manner!r:.80}")
+    one_of("hyperparameters", manner, MANNERS)
     chosen = chosen_engine(problem) if engine == "auto" else engine
     held, free = _settled(problem.hyperparameters, priors, manner == "fixed")
 

@@ -22,7 +22,7 @@ from latlin.additive.frame import some_rows, with_column
 from latlin.additive.group import GroupPart
 from latlin.additive.loo import LeaveOneOut, left_out
 from latlin.additive.problem import AdditiveProblem, make_problem, offset_of, spans_of, without_copies, without_gaps
-from latlin.additive.term import Term
+from latlin.additive.term import Part, Term
 from latlin.densities.density import Mixture
 from latlin.distributed.opening import is_large_frame
 from latlin.inference.engine import Engine
@@ -194,6 +194,8 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
 
     def _after_loading(self) -> None:
         """What follows from the stored attributes."""
+        if not all(isinstance(part, Part) for part in self._parts):
+            raise ValueError("every part of the model must be that of a term")
         posterior, density = self.posterior_, self.posterior_.density
         shares, parts = (density.weights, density.components) if isinstance(density, Mixture) else ([1.0], (density,))
         self._family = family_of(self.family)

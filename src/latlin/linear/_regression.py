@@ -29,7 +29,7 @@ from latlin.linear._predict import (
 from latlin.linear._tables import column_of
 from latlin.numerics.alerts import alert
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import whole
+from latlin.numerics.options import real_array, whole
 from latlin.numerics.rng import RandomState
 from latlin.potentials.checks import RefusedSites
 from latlin.potentials.families import Family, named
@@ -146,7 +146,7 @@ class Regression(RegressorMixin, LinearEstimator):
     def log_predictive_density(self, X: Any, y: Any, offset: Any = None) -> Array:
         """log p(y | x, data) of each row, in nat, posterior integrated."""
         _, (at,), _ = self._latents(X, offset)
-        observed = np.asarray(column_of(self, X, "y", y), float)
+        observed = real_array("y", column_of(self, X, "y", y))
         if observed.shape != at.mean.shape:
             raise ValueError(f"y must have shape {at.mean.shape}, one number per row, got shape {observed.shape}")
         return log_density(self._observed(observed), at)
@@ -169,7 +169,7 @@ class Regression(RegressorMixin, LinearEstimator):
     def _pit(self, X: Any, y: Any, offset: Any, random_state: RandomState) -> Array:
         """Probability integral transforms: even on (0, 1) if the model is right."""
         _, (at,), _ = self._latents(X, offset)
-        observed = np.asarray(column_of(self, X, "y", y), float)
+        observed = real_array("y", column_of(self, X, "y", y))
         if observed.shape != at.mean.shape:
             raise ValueError(f"y must have shape {at.mean.shape}, one number per row, got shape {observed.shape}")
         return predictive(self._likelihood(), at).pit(observed, self._generator(random_state))
