@@ -457,7 +457,7 @@ def test_many_sites_per_entry_are_fitted_by_entries_with_the_same_optimum(monkey
     rows, y = groups(4000, 310)
     model = LatentLinearModel([GaussianFactor(0.1, 1.5), SiteFactor(rows, potentials.Logit(y))])
     theirs = infer(model, engines.GaussianKL(tol=1e-8, algorithm="sites"))
-    monkeypatch.setattr(BySites, "fit", refuse_sites)
+    monkeypatch.setattr(BySites, "_by_sites", refuse_sites)
     ours = infer(model, engines.GaussianKL(tol=1e-8))
     assert len(ours.density.structure.precision.factor.analysis.indices) + model.dim < 4000
     np.testing.assert_allclose(ours.log_evidence, theirs.log_evidence, rtol=1e-11)
@@ -483,7 +483,7 @@ def test_entries_with_constraints(normalise, monkeypatch):
     ]
     model = LatentLinearModel(parts, [Constraint(np.r_[0.0, np.ones(levels)], 0.5)], normalise_prior=normalise)
     theirs = infer(model, engines.GaussianKL(tol=1e-9, algorithm="sites"))
-    monkeypatch.setattr(BySites, "fit", refuse_sites)
+    monkeypatch.setattr(BySites, "_by_sites", refuse_sites)
     ours = infer(model, engines.GaussianKL(tol=1e-9))
     np.testing.assert_allclose(ours.log_evidence, theirs.log_evidence, rtol=1e-11)
     np.testing.assert_allclose(ours.mean, theirs.mean, atol=1e-8)

@@ -28,8 +28,8 @@ from latlin.inference.evidence.engine_terms import CurvedEvidence, ExpectedEvide
 from latlin.inference.forms.prior import Quadratic, needs_sparse, quadratic_of
 from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.sites import SiteParameters, Sites
-from latlin.inference.forms.sparse import PAIRS, may_be_sparse, pattern_of, uses_sparse
-from latlin.inference.forms.sparse_rows import SharedPattern
+from latlin.inference.forms.sparse import PAIRS, may_be_sparse, uses_sparse
+from latlin.inference.forms.sparse_rows import SharedPattern, pattern_of
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import LOG_2PI, Array

@@ -73,7 +73,7 @@ def plan_elimination(pattern: sparse.csr_array) -> Plan:
     pattern : csr_array of shape (n, n)
         Its non-zeros, both triangles, are those of the matrix; values do not matter.
     """
-    graph = _graph(pattern)
+    graph = elimination.neighbours(pattern.indptr, pattern.indices)
     last = dense_nodes(graph[0])
     banded_plan = _banded_plan(graph, last)
     if banded_plan is not None:
@@ -106,11 +106,6 @@ def _banded_plan(graph: tuple[Index, Index], dense: NDArray[np.bool_]) -> Plan |
     n = len(order)
     # every column has the next one as its parent but where nothing is below it
     return Plan(order, np.where(np.arange(n) < n - 1, np.arange(1, n + 1), -1), band.heights, band)
-
-
-def _graph(pattern: sparse.csr_array) -> tuple[Index, Index]:
-    """Neighbours without loops."""
-    return elimination.neighbours(pattern.indptr, pattern.indices)
 
 
 def _counted(graph: tuple[Index, Index], order: Index, most: int) -> Plan:
@@ -203,18 +198,16 @@ class Analysis:
         return self.source[self.diagonal]
 
     @cached_property
-    def _as_it_came(self) -> tuple[bool, bool]:
+    def as_it_came(self) -> tuple[bool, bool]:
         """Whether coordinates are eliminated in their own order, and whether entries are the panels as they are."""
         own = np.array_equal(self.order, np.arange(self.dim))
         return own, self.numbers == len(self.source) and np.array_equal(self.source, np.arange(self.numbers))
 
     def inwards(self, rows: Array) -> Array:
         """The columns of a matrix in the order of elimination, always a copy."""
-        found = room(*rows.shape)
-        if self._as_it_came[0]:
-            np.copyto(found, rows)
-            return found
-        return np.take(rows, self.order, axis=1, out=found, mode="clip")
+        if not self.as_it_came[0]:
+            return np.ascontiguousarray(rows[:, self.order])
+        return np.add(rows, 0.0, out=room(*rows.shape))
 
     @cached_property
     def _largest(self) -> tuple[int, int]:
@@ -236,20 +229,6 @@ class Analysis:
         """Which entries are (i, j), i ≥ j, in the order of elimination; −1 for pairs outside the pattern."""
         return elimination.find_entries(self.indptr, self.indices, i.astype(np.int64), j.astype(np.int64))
 
-    def times(self, values: Array, v: Array) -> Array:
-        """Mv for the symmetric matrix M with these entries."""
-        found = np.zeros(self.dim)
-        elimination.times_symmetric(self.indptr, self.indices, self.order, values, v, found)
-        return found
-
-    def times_band(self, values: Array, v: Array) -> Array | None:
-        """The same quicker, where the matrix is a band as it came; None where it is none."""
-        if self.band is None or self.band.border or not all(self._as_it_came):
-            return None
-        found = room(self.dim)
-        banded.times(values, self.band.inner, self.band.width, self.place, v, found)
-        return found
-
     @property
     def threads(self) -> AbstractContextManager[Any]:
         """BLAS with one thread where all panels are small: handing them to others would take longer."""
@@ -260,14 +239,11 @@ class Analysis:
         return self.attempt(values, overwrite)[0]
 
     def attempt(self, values: Array, overwrite: bool = False) -> tuple[SparseCholesky | None, int]:
-        """The factor, or None and the place in the order of elimination where the factorisation broke down.
-
-        With `overwrite` it may stand where the values were.
-        """
+        """The factor, perhaps where the values were, or None and the place in the order where there was no pivot."""
         if not all_finite(values):
             return None, 0
         diagonal = np.take(values, self.diagonal, out=room(self.dim), mode="clip")
-        if self._as_it_came[1]:
+        if self.as_it_came[1]:
             panels = values if overwrite else np.array(values)
         else:
             panels = np.zeros(self.numbers)
@@ -299,7 +275,8 @@ def analyse(pattern: Any, plan: Plan | None = None) -> Analysis:
     plan = plan_elimination(whole) if plan is None else plan
     label = np.empty(n, np.int64)
     label[plan.order] = np.arange(n)
-    indptr, indices = elimination.lower_columns(*_graph(whole), plan.order, label)
+    graph = elimination.neighbours(whole.indptr, whole.indices)
+    indptr, indices = elimination.lower_columns(*graph, plan.order, label)
     if plan.band is not None:
         first = np.arange(n + 1)
         of, begin = first[:-1].copy(), np.concatenate([[0], np.cumsum(plan.counts)]).astype(np.int64)
@@ -404,7 +381,7 @@ class SparseCholesky:
     def inverse_values(self) -> Array:
         """A⁻¹ on the pattern of A, in the order of `Analysis.indices`; not to be changed."""
         a = self.analysis
-        return self.inverse if a._as_it_came[1] else self.inverse[a.source]
+        return self.inverse if a.as_it_came[1] else self.inverse[a.source]
 
     @property
     def inverse_diagonal(self) -> Array:
@@ -465,7 +442,7 @@ class SparseCholesky:
         share_out(kernel, len(rows), float(len(self.panels)), self.panels, *self._parts, rows, *words)
 
     def _outwards(self, inner: Array, ndim: int) -> Array:
-        if self.analysis._as_it_came[0]:
+        if self.analysis.as_it_came[0]:
             return inner[0] if ndim == 1 else inner.T
         outer = np.empty_like(inner)
         outer[:, self.analysis.order] = inner

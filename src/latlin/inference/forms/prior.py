@@ -162,6 +162,12 @@ def needs_sparse(model: LatentLinearModel) -> bool:
     return by_precision or bool(model.constraints) or model.normalise_prior
 
 
+def has_proper_factor(model: LatentLinearModel) -> bool:
+    """Whether a factor on w itself is a density, so that P is positive definite whatever the sites."""
+    direct = [factor for factor in model.gaussians if factor.H is None]
+    return any(not factor.by_precision or factor.rank == model.dim for factor in direct)
+
+
 def quadratic_of(model: LatentLinearModel) -> Quadratic:
     """The Gaussian factors of a model and its constraints about a point that meets them."""
     origin, constraint = reference_point(model), model.constraint_rows()

@@ -26,19 +26,26 @@ from scipy.linalg import qr
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import DiagonalWhitening
 from latlin.densities.sparse_precision import SparsePrecision, SparsePrecisionCovariance, condition
-from latlin.inference.forms.prior import Quadratic, log_integral, needs_sparse, quadratic_of
+from latlin.inference.forms.prior import Quadratic, has_proper_factor, log_integral, needs_sparse, quadratic_of
 from latlin.inference.forms.projections import ScaledRows, stacked_rows
 from latlin.inference.forms.site_family import Expansion, SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites
-from latlin.inference.forms.sparse_rows import EntrySums, SharedPattern, expected_sums
+from latlin.inference.forms.sparse_rows import (
+    EntrySums,
+    SharedPattern,
+    expected_sums,
+    meets_everything,
+    pattern_of,
+    times_band,
+)
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics import optimise
 from latlin.numerics.arrays import LOG_2PI, Array, largest
 from latlin.numerics.intrinsic import hold_coordinates
 from latlin.numerics.linalg import Cholesky, dot
 from latlin.numerics.memory import room
-from latlin.numerics.sparse_cholesky import Analysis, Plan, SparseCholesky, analyse, plan_elimination
-from latlin.numerics.weighted_gram import WeightedGram, alike_rows, has_single_entries, same_numbers
+from latlin.numerics.sparse_cholesky import Analysis, Plan, analyse, plan_elimination
+from latlin.numerics.weighted_gram import WeightedGram, has_single_entries, same_numbers
 
 Index = NDArray[np.int64]
 #: dimension from which on a diagonal prior with sparse rows may be worth a sparse factor, and the share of the dense
@@ -49,8 +56,6 @@ PAIRS, ENTRIES, OPERATIONS = 5 * 10**7, 3 * 10**7, 1e11
 #: operations per number of a factor from which on a Newton step tries to do with the factor of an earlier one, the
 #: residual up to which its system is solved, and in how many steps at most
 DEAR, NEAR, STEPS = 100.0, 1e-8, 8
-#: dimension from which on some coordinates are looked at first, how many, and the share of others that they may meet
-SAMPLED, SAMPLE, DENSE = 2000, 64, 0.15
 Form = TypeVar("Form", bound="SparseForm")
 #: analyses of patterns that are in use, by a digest of the pattern: refits with other values share them
 _KNOWN: WeakValueDictionary[bytes, Analysis] = WeakValueDictionary()
@@ -157,11 +162,7 @@ class SparseForm(SiteForm):
     def _precision_of(self, values: Array) -> SparsePrecision | None:
         """The same from the entries of P, which are overwritten."""
         factor = self.analysis.factorise(values, overwrite=True)
-        return None if factor is None else self.conditioned(factor)
-
-    def conditioned(self, factor: SparseCholesky) -> SparsePrecision | None:
-        """The precision of a factor, along the constraints."""
-        return condition(factor, self.prior.rows, self.held, self.weight)
+        return None if factor is None else condition(factor, self.prior.rows, self.held, self.weight)
 
     def solve(self, parameters: SiteParameters) -> Solution | None:
         found = self.sparse_precision(parameters.gamma)
@@ -212,10 +213,8 @@ class SparseForm(SiteForm):
         if precision is None:
             return None
         # P⁻¹g is the way to the mean of the Gaussian with the curvature there
-        scale = self.projections.scale
-        step = precision.solve(np.divide(at.gradient, scale, out=room(self.rank)))
-        step /= scale
-        return step
+        step = precision.solve(np.divide(at.gradient, self.projections.scale, out=room(self.rank)))
+        return np.divide(step, self.projections.scale, out=step)
 
     def _first_precision(self, gamma: Array) -> SparsePrecision | None:
         """P, kept for steps near by where it is dear."""
@@ -276,14 +275,12 @@ class SparseForm(SiteForm):
         if single is None:
             return largest(self.gram.total(excess) * self.entry_scale)
         diagonal = np.bincount(self.rows.indices, single.squares * excess, self.rank)
-        diagonal *= scale
-        diagonal *= scale
-        return largest(diagonal)
+        return largest(diagonal * scale * scale)
 
     def _times_prior(self, deviation: Array) -> Array:
         """Λδ."""
-        in_band = self.analysis.times_band(self.prior_entries, deviation)
-        return self.prior.precision @ deviation if in_band is None else in_band
+        found = times_band(self.analysis, self.prior_entries, deviation)
+        return self.prior.precision @ deviation if found is None else found
 
     def times_quadratic(self, u: Array) -> Array:
         scale = self.projections.scale
@@ -369,7 +366,7 @@ def _analysed(
     known = _KNOWN.get(key)
     if known is not None:
         return known
-    if optional and (key in _FILLED or _meets_everything(rows)):
+    if optional and (key in _FILLED or meets_everything(rows)):
         return None
     pattern = pattern_of(prior.precision, rows)
     plan = plan_elimination(pattern)
@@ -392,35 +389,10 @@ def filling_plan(model: LatentLinearModel) -> Plan | None:
     return plan if plan.entries > ENTRIES or plan.flops > OPERATIONS else None
 
 
-def _meets_everything(rows: sparse.csr_array) -> bool:
-    """Whether coordinates of a large w meet so many others in the rows that the precision is hardly sparse."""
-    if rows.shape[1] < SAMPLED:
-        return False
-    ones = sparse.csr_array((np.ones(rows.nnz, np.float32), rows.indices, rows.indptr), shape=rows.shape)
-    some = sparse.csc_array(ones)[:, :: rows.shape[1] // SAMPLE]
-    return bool((some.T @ ones).nnz > DENSE * some.shape[1] * rows.shape[1])
-
-
 def _fills(plan: Plan, dim: int) -> bool:
     """Whether a factor is not much less than a dense one, or too large in any case."""
     thin = plan.entries < min(THIN * 0.5 * dim * dim, ENTRIES)
     return not (thin and plan.flops < min(LIGHT * dim**3 / 3.0, OPERATIONS))
-
-
-def pattern_of(prior: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_array:
-    """Where P may be non-zero."""
-    if has_single_entries(rows):
-        # they add to the diagonal, which is always there
-        return prior
-    # rows that are alike add to the same entries
-    first = alike_rows(rows)
-    rows = sparse.csr_array(rows[np.flatnonzero(first == np.arange(len(first)))])
-    # ones, since sums leave out entries that are zero, and tiny ones of a prior are zero in single precision
-    here, there = (
-        sparse.csr_array((np.ones(part.nnz, np.float32), part.indices, part.indptr), shape=part.shape)
-        for part in (prior, rows)
-    )
-    return sparse.csr_array(here + there.T @ there)
 
 
 def _built(model: LatentLinearModel, prior: Quadratic, shared: SharedPattern) -> SparseForm:
@@ -443,7 +415,7 @@ def assembled(
     own = shared.prior_entries(prior.precision)
     typical = own + curvature
     held, weight, grounded = np.zeros(0, np.int64), 0.0, None
-    if len(prior.rows) or not _is_proper(model):
+    if len(prior.rows) or not has_proper_factor(model):
         grounded = hold_coordinates(gram.analysis, typical, len(prior.rows))
         if grounded is None:
             raise ValueError(IMPROPER)
@@ -473,11 +445,6 @@ def assembled(
     )
     if grounded is not None and len(sites):
         # a search for the mode begins with these curvatures
-        vars(form)["_last_precision"] = (sites.typical_precision(), form.conditioned(grounded.factor))
+        first = condition(grounded.factor, prior.rows, held, weight)
+        vars(form)["_last_precision"] = (sites.typical_precision(), first)
     return form
-
-
-def _is_proper(model: LatentLinearModel) -> bool:
-    """Whether a factor on w itself is a density, so that P is positive definite whatever the sites."""
-    direct = [factor for factor in model.gaussians if factor.H is None]
-    return any(not factor.by_precision or factor.rank == model.dim for factor in direct)

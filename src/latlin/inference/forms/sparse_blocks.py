@@ -21,7 +21,7 @@ from latlin.inference.forms.prior import quadratic_of
 from latlin.inference.forms.site_family import STEADY, Expansion, LocalGaussian
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.sparse import SparseForm, assembled
-from latlin.inference.forms.sparse_rows import EntrySums, SharedPattern, expected_sums
+from latlin.inference.forms.sparse_rows import EntrySums, SharedPattern, expected_sums, times_entries
 from latlin.numerics.arrays import Array
 from latlin.numerics.sparse_cholesky import Analysis, analyse
 from latlin.numerics.weighted_gram import WeightedGram
@@ -95,7 +95,7 @@ class SparseBlockForm(SparseForm):
         """HᵀΓH and Hᵀν of the Gaussian with the curvature there: Hᵀν = Hᵀψ′ + HᵀΓHδ, Hᵀψ′ from the gradient."""
         scale = self.projections.scale
         slope = (at.gradient - self.linear + self.times_quadratic(at.u)) / scale
-        return at.kept, slope + self.analysis.times(at.kept, scale * at.u)
+        return at.kept, slope + times_entries(self.analysis, at.kept, scale * at.u)
 
 
 def sparse_block_form(model: BlockModel) -> SparseBlockForm:

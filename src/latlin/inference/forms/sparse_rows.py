@@ -13,13 +13,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.inference.forms.sites import SiteParameters, Sites
+from latlin.numerics import banded
 from latlin.numerics.arrays import Array
-from latlin.numerics.elimination import lower_places, put_lower
-from latlin.numerics.weighted_gram import WeightedGram
+from latlin.numerics.elimination import lower_places, put_lower, times_symmetric
+from latlin.numerics.memory import room
+from latlin.numerics.sparse_cholesky import Analysis
+from latlin.numerics.weighted_gram import WeightedGram, alike_rows, has_single_entries
 from latlin.potentials.base import Potential
 from latlin.potentials.gaussian import Gaussian as GaussianSites
 
 Index = NDArray[np.int64]
+#: dimension from which on some coordinates are looked at first, how many, and the share of others that they may meet
+SAMPLED, SAMPLE, DENSE = 2000, 64, 0.15
 
 
 class SharedPattern(NamedTuple):
@@ -101,5 +106,52 @@ def expected_sums(
     nu = expected.d_mean + gamma * x
     slope, entries = gram.columns @ expected.d_mean, gram.total(gamma)
     # Hᵀν̂ = Hᵀ∂⟨ψ⟩/∂m + HᵀΓ̂Hδ, as x = Hδ: no other pass over the rows
-    sums = EntrySums(float(expected.value.sum()), slope, entries, slope + gram.analysis.times(entries, deviation))
+    sums = EntrySums(
+        float(expected.value.sum()), slope, entries, slope + times_entries(gram.analysis, entries, deviation)
+    )
     return sums, SiteParameters(gamma, nu)
+
+
+# --- Patterns of precisions, and products with matrices on them.
+
+
+def pattern_of(prior: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_array:
+    """Where P may be non-zero."""
+    if has_single_entries(rows):
+        # they add to the diagonal, which is always there
+        return prior
+    # rows that are alike add to the same entries
+    first = alike_rows(rows)
+    rows = sparse.csr_array(rows[np.flatnonzero(first == np.arange(len(first)))])
+    # ones, since sums leave out entries that are zero, and tiny ones of a prior are zero in single precision
+    here, there = (
+        sparse.csr_array((np.ones(part.nnz, np.float32), part.indices, part.indptr), shape=part.shape)
+        for part in (prior, rows)
+    )
+    return sparse.csr_array(here + there.T @ there)
+
+
+def meets_everything(rows: sparse.csr_array) -> bool:
+    """Whether coordinates of a large w meet so many others in the rows that the precision is hardly sparse."""
+    if rows.shape[1] < SAMPLED:
+        return False
+    ones = sparse.csr_array((np.ones(rows.nnz, np.float32), rows.indices, rows.indptr), shape=rows.shape)
+    some = sparse.csc_array(ones)[:, :: rows.shape[1] // SAMPLE]
+    return bool((some.T @ ones).nnz > DENSE * some.shape[1] * rows.shape[1])
+
+
+def times_entries(analysis: Analysis, entries: Array, v: Array) -> Array:
+    """Mv for the symmetric matrix M with these entries."""
+    found = np.zeros(len(v))
+    times_symmetric(analysis.indptr, analysis.indices, analysis.order, entries, v, found)
+    return found
+
+
+def times_band(analysis: Analysis, entries: Array, v: Array) -> Array | None:
+    """The same quicker, where the matrix is a band as it came; None where it is none."""
+    band = analysis.band
+    if band is None or band.border or not all(analysis.as_it_came):
+        return None
+    found = room(analysis.dim)
+    banded.times(entries, band.inner, band.width, analysis.place, v, found)
+    return found
