@@ -3,6 +3,7 @@
     python tools/hostile_inputs.py                     every surface
     python tools/hostile_inputs.py options commands    some of them
     python tools/hostile_inputs.py --seed 3 rows       with other data and other places that are spoilt
+    python tools/hostile_inputs.py --every 6           about one input of six, by chance
 
 An error must be a ValueError that names the argument. What scikit-learn says in its own words is allowed for rows and
 responses, as is its TypeError for rows of a wrong kind, and an OSError for the path of a file. Nothing may take longer
@@ -38,8 +39,8 @@ from latlin.distributed import LocalBlocks, open_blocks
 from latlin.factor import TrilinearFactorization
 
 TESTS = Path(__file__).parents[1] / "tests"
-#: seconds that an input may take, and bytes of memory
-LONGEST, MEMORY = 20.0, 8 * 2**30
+#: seconds that an input may take: of the processor, and by the clock, as others may be at work; bytes of memory
+LONGEST, PATIENCE, MEMORY = 20.0, 200.0, 8 * 2**30
 #: what scikit-learn says of rows and responses without naming them
 SCIKIT_LEARN = (
     "Expected 2D array",
@@ -56,6 +57,7 @@ SCIKIT_LEARN = (
     "Only one class",
     "The number of classes",
     "y_true",
+    "inhomogeneous shape",
 )
 
 
@@ -190,7 +192,7 @@ def options(_: np.random.Generator) -> Iterator[Case]:
     for cls in [*(getattr(engines, name) for name in tests.ENGINES), *tests.ESTIMATORS]:
         for option in inspect.signature(cls).parameters:
             for bad, (value, finite) in ODD.items() if option not in switches else ():
-                if option == "n_jobs" and value == -1:
+                if option == "n_jobs" and bad == "less than zero":
                     continue  # all processors
                 call = lambda c=cls, o=option, v=value: fitted(c, {o: v})  # noqa: E731
                 yield Case("options", cls.__name__, option, bad, finite, call)
@@ -237,7 +239,7 @@ KNOWN: dict[str, Any] = {
     "n": 200,
     "random_state": 0,
     "actions": [0.0, 1.0],
-    "loss": lambda action, y: (action - y) ** 2,
+    "loss": lambda action, y: np.zeros(np.shape(y)),
     "w": np.zeros(3),
     "H": np.eye(3),
     "H1": np.eye(3),
@@ -253,7 +255,7 @@ KNOWN: dict[str, Any] = {
 }
 #: methods that are no answers, or have a surface of their own
 OTHERS = {"fit", "fit_transform", "fit_predict", "partial_fit", "save", "load", "report", "get_params", "set_params"}
-OTHERS |= {"set_output", "get_metadata_routing", "to_html", "without_functions", "kl_bound"}
+OTHERS |= {"score", "set_output", "get_metadata_routing", "to_html", "without_functions", "kl_bound"}
 
 
 def answers(rng: np.random.Generator) -> Iterator[Case]:
@@ -472,7 +474,8 @@ def _stop(signum: int, frame: FrameType | None) -> None:
 
 def complaint(case: Case) -> str | None:
     """How an input was taken where that is not allowed, else None."""
-    signal.setitimer(signal.ITIMER_REAL, LONGEST)
+    signal.setitimer(signal.ITIMER_PROF, LONGEST)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -489,6 +492,7 @@ def complaint(case: Case) -> str | None:
     except Exception as error:
         return _described(error)
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
     return "answers NaN to finite input" if case.finite and _has_nan(found) else None
 
@@ -496,7 +500,7 @@ def complaint(case: Case) -> str | None:
 def _names(text: str, case: Case) -> bool:
     if case.surface == "commands" or not case.argument or case.argument in text:
         return True
-    if case.bad in ("without rows", "one row fewer", "an empty list", "flat") and "rows" in text:
+    if case.bad in ("without rows", "one row fewer", "an empty list", "flat") and ("rows" in text or "shape" in text):
         return True  # of two that differ in length either may be named
     if case.surface == "sites" and ("broadcast" in text or "shape" in text):
         return True  # shapes are those of NumPy's rules, and it says which do not fit
@@ -516,12 +520,15 @@ def _has_nan(value: Any) -> bool:
     return isinstance(value, float | np.ndarray) and np.asarray(value).dtype.kind == "f" and bool(np.isnan(value).any())
 
 
-def search(names: list[str], seed: int) -> Counter[str]:
-    """Every bad input of some surfaces; what is wrong is printed."""
+def search(names: list[str], seed: int, every: int = 1) -> Counter[str]:
+    """Every bad input of some surfaces, or a share of them; what is wrong is printed."""
     counts: Counter[str] = Counter()
+    chance = np.random.default_rng([seed, every])
     for name in names:
         started, before = time.perf_counter(), counts.copy()
         for case in SURFACES[name](np.random.default_rng(seed)):
+            if chance.integers(every):
+                continue
             wrong = complaint(case)
             counts["inputs"] += 1
             if wrong is not None:
@@ -536,13 +543,16 @@ def search(names: list[str], seed: int) -> Counter[str]:
 
 
 def main(arguments: list[str]) -> None:
-    seed = int(arguments.pop(arguments.index("--seed") + 1)) if "--seed" in arguments else 0
-    names = [word for word in arguments if word != "--seed"] or list(SURFACES)
+    given = {"--seed": 0, "--every": 1}
+    for option in set(arguments) & set(given):
+        given[option] = int(arguments.pop(arguments.index(option) + 1))
+        arguments.remove(option)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.RLIM_INFINITY))
-    signal.signal(signal.SIGALRM, _stop)
+    for kind in (signal.SIGPROF, signal.SIGALRM):
+        signal.signal(kind, _stop)
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        counts = search(names, seed)
+        counts = search(arguments or list(SURFACES), given["--seed"], given["--every"])
         os.chdir("/")
     print(f"{counts['inputs']} inputs, {counts['findings']} findings")
     sys.exit(min(counts["findings"], 1))

@@ -389,7 +389,7 @@ def test_families_that_promise_nothing_are_left_out(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"base": "levy"}, "base must be one of auto, normal"),
+        ({"base": "levy"}, "base must be one of 'auto', 'normal'"),
         ({"base": "skew-normal", "optimise_shape": False}, "needs a base object"),
         ({"tol": 0.0}, "tol must be a number above 0"),
         ({"rank": 0}, "rank must be"),

@@ -153,7 +153,7 @@ def test_a_checkpoint_resumes(tmp_path, monkeypatch):
 
 
 def test_words_without_a_meaning_are_refused():
-    with pytest.raises(ValueError, match="algorithm must be one of auto, sites, sums, got 'rows'"):
+    with pytest.raises(ValueError, match="algorithm must be one of 'auto', 'sites', 'sums', got 'rows'"):
         engines.GaussianKL(algorithm="rows")
     with pytest.raises(ValueError, match="algorithm='sums' has no meaning for covariance='diagonal'"):
         engines.GaussianKL("diagonal", algorithm="sums")

@@ -113,7 +113,7 @@ def ordered_levels(frame: Any, name: str) -> Column:
 def codes_of(values: NDArray[Any], levels: NDArray[Any], name: str) -> NDArray[np.int64]:
     """The place of each label among the levels, −1 for one that is not there."""
     _refuse_missing(values, name)
-    if levels.ndim != 1:
+    if np.ndim(levels) != 1:
         raise ValueError(f"the levels of {name} must be a vector, got an array of shape {levels.shape}")
     place = {label: code for code, label in enumerate(levels.tolist())}
     distinct, inverse = np.unique(values, return_inverse=True) if _sortable(values) else (None, None)

@@ -39,6 +39,10 @@ class LabelPlace(FieldPlace):
     source: str
     levels: Column
 
+    def check_stored(self) -> None:
+        if not isinstance(self.levels, np.ndarray) or self.levels.ndim != 1:
+            raise ValueError(f"the levels of {self.source} must be a vector")
+
     @property
     def labels(self) -> tuple[str, ...]:
         return tuple(map(str, self.levels.tolist()))
@@ -53,6 +57,12 @@ class LabelPlace(FieldPlace):
         return indicator(codes, len(self.levels))
 
 
+def check_nodes(source: str, nodes: Array) -> None:
+    """Refuse nodes of a file that are not some places on a line, one after the other."""
+    if nodes.ndim != 1 or not len(nodes) or not np.all(np.isfinite(nodes)) or np.any(np.diff(nodes) <= 0.0):
+        raise ValueError(f"the places of {source} must be finite numbers that rise")
+
+
 @storable
 @dataclass(frozen=True)
 class Line(FieldPlace):
@@ -65,6 +75,9 @@ class Line(FieldPlace):
     nodes: Array
     order: int = 1
     period: float | None = None
+
+    def check_stored(self) -> None:
+        check_nodes(self.source, self.nodes)
 
     @property
     def labels(self) -> tuple[str, ...]:

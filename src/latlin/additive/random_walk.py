@@ -23,6 +23,8 @@ from latlin.numerics.stored import storable
 
 #: most nodes that a regular grid may have per distinct place
 FILL = 20
+#: most steps beyond the ends for which innovations are made
+FARTHEST = 10_000
 
 
 @storable
@@ -99,6 +101,12 @@ class RandomWalkPart(IntrinsicPart):
         if line.period is not None or not np.any((x < line.nodes[0]) | (x > line.nodes[-1])):
             return PredictorRows(design)
         step = float(np.diff(line.nodes).mean())
+        beyond = float(np.maximum(line.nodes[0] - x, x - line.nodes[-1]).max()) / step
+        if beyond > FARTHEST:
+            raise ValueError(
+                f"column {line.source!r} lies up to {beyond:.3g} steps beyond the places of {self.label}, and a walk "
+                f"goes on for {FARTHEST} at most"
+            )
         # an innovation has variance sd²/factor in the units of the scaled precision
         sd = values[self.sd.name] / np.sqrt(self.structure.factor)
         before = _innovations((line.nodes[0] - x) / step, line.order)

@@ -21,6 +21,7 @@ from scipy.special import gammainc
 
 from latlin.additive.by import By, by_level
 from latlin.additive.expression import evaluate
+from latlin.additive.places import check_nodes
 from latlin.additive.term import (
     Part,
     PartPrior,
@@ -126,6 +127,11 @@ class SmoothPart(Part):
     states: int
     sd: Hyperparameter
     length: Hyperparameter
+
+    def check_stored(self) -> None:
+        check_nodes(self.label, self.nodes)
+        if self.states not in NEAREST:
+            raise ValueError(f"{self.label} must have one of {list(NEAREST)} states, got {self.states!r}")
 
     @property
     def names(self) -> tuple[str, ...]:

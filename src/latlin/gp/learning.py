@@ -33,6 +33,7 @@ from latlin.inference.diagnosis.log_joint import AveragedModel
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import one_of
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable_as
 from latlin.numerics.threads import blas_threads_for
@@ -61,8 +62,7 @@ class Wish(NamedTuple):
 
 def check_search(manner: Any, priors: Any) -> Wish:
     """The checked wish."""
-    if manner not in get_args(Manner):
-        raise ValueError(f"hyperparameters must be one of {', '.join(map(repr, get_args(Manner)))}, got {manner!r:.80}")
+    one_of("hyperparameters", manner, get_args(Manner))
     if priors is not None and not isinstance(priors, Prior | Mapping):
         raise ValueError(f"priors must map names of hyperparameters to latlin.priors, got {priors!r:.80}")
     return Wish(manner, priors)

@@ -34,6 +34,8 @@ from latlin.potentials.base import Derivatives, ExpectedLog, Potential
 
 #: where degrees of freedom are searched
 DF_RANGE = (3.0, 300.0)
+#: degrees of freedom that differ from a Gaussian in no digit
+LARGEST_DF = 1e16
 #: step of the trapezoid rule in log χ², and the share of ⟨α⟩ that may be left out
 STEP, LEFT_OUT = 0.35, 1e-8
 #: of the search: relative accuracy of log(df − 2), and steps at most
@@ -77,8 +79,8 @@ class EllipticalKL:
     max_iter: int = 300
 
     def __post_init__(self) -> None:
-        if self.df != "auto":
-            number("df", self.df, least=DF_RANGE[0])
+        if not (isinstance(self.df, str) and self.df == "auto"):
+            number("df", self.df, least=DF_RANGE[0], most=LARGEST_DF)
 
     def run(
         self,

@@ -38,6 +38,7 @@ from latlin.inference.model import LatentLinearModel, Model, SiteFactor, in_memo
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.ascent import Ascent, Rules
+from latlin.numerics.options import one_of
 from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials.base import Potential
 from latlin.potentials.gaussian import Gaussian as GaussianSites
@@ -76,8 +77,7 @@ class Laplace:
     probes: int = 64
 
     def __post_init__(self) -> None:
-        if self.covariance not in COVARIANCES:
-            raise ValueError(f"covariance must be one of {', '.join(COVARIANCES)}, got {self.covariance!r}")
+        one_of("covariance", self.covariance, COVARIANCES)
         if (self.rank is not None) != (self.covariance == "low-rank"):
             raise ValueError(f"rank goes with covariance='low-rank', got rank={self.rank} with {self.covariance!r}")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -28,8 +27,8 @@ from latlin.linear._predict import AveragedLikelihood, Likelihood, LinearPredict
 from latlin.linear._problem import BlockRows, HeldRows, LinearProblem, Summarised, Targets
 from latlin.linear._tables import column_of, encoded, read_rows, validated
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import Array, measurable, stacked, summable, visible
-from latlin.numerics.options import whole
+from latlin.numerics.arrays import LARGEST, SMALLEST, Array, measurable, stacked, summable, visible
+from latlin.numerics.options import number, whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.families import Family
@@ -404,9 +403,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
 
 
 def _positive(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real) or not float(value) > 0.0:
-        raise ValueError(f"{name} must be a positive number, got {value!r}")
-    return float(value)
+    return number(name, value, least=SMALLEST, most=LARGEST)
 
 
 def _one_or_array(values: list[Any]) -> Any:

@@ -16,13 +16,14 @@ from latlin.distributed.blocks import Block, Blocks, slices, tree
 from latlin.distributed.opening import is_dask
 from latlin.linear import _checks
 from latlin.numerics.arrays import Array, convertible, countable, summable, visible
+from latlin.numerics.options import float_array, listed
 
 
 def weights(value: Any, count: int) -> Array | None:
     """Non-negative exponents, one per row, not all zero; None stays None."""
     if value is None:
         return None
-    array = np.asarray(visible("sample_weight", value), float)
+    array = float_array("sample_weight", visible("sample_weight", value))
     if array.ndim == 0:
         array = np.full(count, float(array))
     if array.shape != (count,):
@@ -39,7 +40,7 @@ def offsets(value: Any, count: int, width: int = 1) -> Array | None:
     """One number per row, or one per row and class; None stays None."""
     if value is None:
         return None
-    array = np.asarray(visible("offset", value), float)
+    array = float_array("offset", visible("offset", value))
     if array.ndim == 0:
         array = np.full(count, float(array))
     allowed = {(count,)} | ({(count, width)} if width > 1 else set())
@@ -158,7 +159,7 @@ def loss_table(actions: Sequence[Any], loss: Loss, outcomes: NDArray[Any]) -> Ar
         parts = [np.broadcast_to(np.asarray(loss(action, outcomes), float), outcomes.shape) for action in actions]
         table = np.stack(parts)
     else:
-        table = np.asarray(loss, float)
+        table = float_array("loss", loss)
         if table.shape != (len(actions), len(outcomes)):
             raise ValueError(
                 f"loss must be a function of (action, y) or a table of shape ({len(actions)}, {len(outcomes)}), "
@@ -176,10 +177,10 @@ def chosen(actions: Sequence[Any], expected: Array) -> NDArray[Any]:
 
 def check_actions(actions: Sequence[Any]) -> list[Any]:
     """At least one action."""
-    listed = list(actions)
-    if not listed:
+    found = listed("actions", actions, "actions")
+    if not found:
         raise ValueError("actions must name at least one action, got none")
-    return listed
+    return found
 
 
 # --- The first pass over blocks of rows: counts, moments of the columns and of the response, and the labels.

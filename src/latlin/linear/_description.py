@@ -21,6 +21,7 @@ from latlin.linear._design import Design
 from latlin.linear._learning import ARGUMENTS, LearntFit
 from latlin.linear._predict import levels
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import number, whole
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import FAMILIES
 
@@ -136,6 +137,7 @@ def coefficient_rows(
     posterior: Posterior, design: Design, names: Sequence[str], coverage: float
 ) -> list[dict[str, Any]]:
     """One row per coefficient, and one for the intercept at x = 0."""
+    coverage = number("coverage", coverage, above=0.0, below=1.0)
     marginals = posterior.project(design.user_rows())
     labels = [*map(str, names), "intercept"][: len(marginals.mean)]
     sd = np.sqrt(np.maximum(marginals.variance, 0.0))
@@ -264,10 +266,10 @@ class Description:
         ArviZ and the training data, so a model that was fitted here. ArviZ 1 makes a `DataTree` of them.
         """
         check_is_fitted(self, "posterior_")
-        rng = self._generator(random_state)
+        rng, count = self._generator(random_state), whole("n_samples", n_samples)
         found = []
         for fit in self._fits:
-            w = fit.posterior.sample(n_samples, rng)
+            w = fit.posterior.sample(count, rng)
             groups = inference_groups(fit.posterior, self._design, w)
             found.append(inference_data(groups, {"feature": self._feature_names()}, {"coef": ["feature"]}))
         return found[0] if len(found) == 1 else found

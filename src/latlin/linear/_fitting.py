@@ -33,7 +33,7 @@ from latlin.linear._learning import (
     ranges_of,
 )
 from latlin.linear._problem import LinearProblem
-from latlin.numerics.arrays import SMALLEST
+from latlin.numerics.arrays import SMALLEST, summable, visible
 from latlin.potentials.ranges import Increasing, Positive, Range
 
 AUTO = "auto"
@@ -65,9 +65,9 @@ def _is_auto(value: Any) -> bool:
 def _checked(name: str, value: Any, span: Range, n_features: int) -> Any:
     argument = ARGUMENTS.get(name, name)
     try:
-        array = np.asarray(value, float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{argument} must be a positive number or 'auto', got {value!r}") from error
+        array = np.asarray(visible(argument, np.asanyarray(value)), float)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{argument} must be a positive number or 'auto', got {value!r:.80}") from error
     if isinstance(span, Increasing):
         return span.check(argument, array)
     shapes: tuple[tuple[int, ...], ...] = ((), (n_features,)) if name == "prior_scale" else ((),)
@@ -79,6 +79,7 @@ def _checked(name: str, value: Any, span: Range, n_features: int) -> Any:
         raise ValueError(f"{argument} must be positive and finite, got {value!r}")
     if isinstance(span, Positive) and np.any(array < SMALLEST):
         raise ValueError(f"{argument} must be at least {SMALLEST:g}, got {array.min():g}: change the units")
+    summable(argument, array)
     span.check(argument, array)
     return float(array) if array.ndim == 0 else array
 

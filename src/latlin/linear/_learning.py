@@ -34,6 +34,7 @@ from latlin.inference.posterior import Posterior
 from latlin.linear._exact import Spectrum
 from latlin.linear._problem import LinearProblem
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import one_of
 from latlin.numerics.stored import storable
 from latlin.potentials.ranges import Above, Between, Increasing, Positive, Range
 from latlin.priors import Flat, Gamma, HalfStudentT, LogNormal, Prior, Uniform
@@ -134,8 +135,7 @@ class Learning(NamedTuple):
 
 def learning(manner: Any, priors: Any) -> Learning:
     """The checked wish."""
-    if manner not in get_args(Manner):
-        raise ValueError(f"hyperparameters must be one of {', '.join(map(repr, get_args(Manner)))}, got {manner!r:.80}")
+    one_of("hyperparameters", manner, get_args(Manner))
     if priors is None or isinstance(priors, Prior):
         return Learning(manner, priors)
     if not isinstance(priors, Mapping):

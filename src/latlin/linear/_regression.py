@@ -8,7 +8,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -30,10 +29,11 @@ from latlin.linear._predict import (
 from latlin.linear._tables import column_of
 from latlin.numerics.alerts import alert
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import whole
+from latlin.numerics.options import real_array, whole
 from latlin.numerics.rng import RandomState
 from latlin.potentials.checks import RefusedSites
 from latlin.potentials.families import Family, named
+from latlin.potentials.predictive import residuals_of
 
 #: nodes over which a loss is averaged
 NODES = 64
@@ -146,7 +146,7 @@ class Regression(RegressorMixin, LinearEstimator):
     def log_predictive_density(self, X: Any, y: Any, offset: Any = None) -> Array:
         """log p(y | x, data) of each row, in nat, posterior integrated."""
         _, (at,), _ = self._latents(X, offset)
-        observed = np.asarray(column_of(self, X, "y", y), float)
+        observed = real_array("y", column_of(self, X, "y", y))
         if observed.shape != at.mean.shape:
             raise ValueError(f"y must have shape {at.mean.shape}, one number per row, got shape {observed.shape}")
         return log_density(self._observed(observed), at)
@@ -164,12 +164,12 @@ class Regression(RegressorMixin, LinearEstimator):
         measured numbers are the same. Of rows that were not fitted they show what a family misses: a spread above
         one where intervals are too narrow, large ones at zero where there are too many zeros.
         """
-        return np.asarray(ndtri(np.clip(self._pit(X, y, offset, random_state), 1e-15, 1.0 - 1e-15)))
+        return residuals_of(self._pit(X, y, offset, random_state))
 
     def _pit(self, X: Any, y: Any, offset: Any, random_state: RandomState) -> Array:
         """Probability integral transforms: even on (0, 1) if the model is right."""
         _, (at,), _ = self._latents(X, offset)
-        observed = np.asarray(column_of(self, X, "y", y), float)
+        observed = real_array("y", column_of(self, X, "y", y))
         if observed.shape != at.mean.shape:
             raise ValueError(f"y must have shape {at.mean.shape}, one number per row, got shape {observed.shape}")
         return predictive(self._likelihood(), at).pit(observed, self._generator(random_state))

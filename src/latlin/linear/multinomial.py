@@ -40,6 +40,8 @@ FINE = 1e-8
 START = 0.3
 #: most that a search for the scale goes beyond the scales it knows, as a logarithm: a fit far out took half a minute
 STRIDE = 2.5
+#: prior standard deviations, in their unit, beyond which precisions may be lost in rounding
+WIDEST = 1e6
 #: draws of the latents for intervals
 DRAWS = 2000
 #: least precision of a stand-in
@@ -340,7 +342,14 @@ def _fitted(
     mean = np.broadcast_to(prior.mean, problem.design.dim).astype(float)
     # small problems go on to nearly all digits, so that equal problems give equal answers
     rules = replace(RULES, gradient_tol=FINE) if problem.n_entries <= SMALL else RULES
-    return fit_coefficients(link, data, mean, scale, rules, start, verbose, RULES.gradient_tol)
+    try:
+        return fit_coefficients(link, data, mean, scale, rules, start, verbose, RULES.gradient_tol)
+    except ValueError as error:
+        if scale.max() <= WIDEST * max(problem.unit, 1.0):
+            raise
+        raise ValueError(
+            f"prior_scale or intercept_scale is too large to fit all classes together, got {scale.max():.3g}: {error}"
+        ) from error
 
 
 def _posterior(name: str, problem: LinearProblem, values: dict[str, Any], found: ClassesFit, k: int) -> Posterior:

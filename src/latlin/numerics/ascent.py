@@ -91,7 +91,7 @@ class Rules:
 
     def __post_init__(self) -> None:
         for name, value in (("tol", self.gradient_tol), ("objective_tol", self.objective_tol)):
-            if value != np.inf:  # no demand on it
+            if not (isinstance(value, float) and value == np.inf):  # no demand on it
                 number(name, value, least=0.0)
         whole("max_iter", self.max_iter, 1)
 

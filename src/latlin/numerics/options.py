@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 
+#: no count of steps, draws or components is as large
+MOST = 2**31
+
 
 def number(
     name: str,
@@ -55,6 +58,8 @@ def whole(name: str, value: Any, least: int = 0) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r:.80}")
+    if value >= MOST:
+        raise ValueError(f"{name} must be an integer below {MOST}, got {value!r:.80}")
     return int(value)
 
 
@@ -120,8 +125,12 @@ def table_rows(name: str, value: Any, keys: Iterable[str]) -> list[Mapping[str, 
 
 def jobs(value: Any) -> int | None:
     """`n_jobs` as joblib counts processes: None, or a whole number other than 0."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value == 0):
-        raise ValueError(f"n_jobs must be None or an integer other than 0, got {value!r:.80}")
+    if value is not None:
+        good = isinstance(value, Integral) and not isinstance(value, bool) and value != 0 and abs(value) < 2**15
+        if not good:
+            raise ValueError(
+                f"n_jobs must be None or an integer other than 0, below {2**15} in size, got {value!r:.80}"
+            )
     return None if value is None else int(value)
 
 

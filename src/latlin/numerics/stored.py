@@ -279,6 +279,14 @@ def _is_a(part: Any, text: str, names: Mapping[str, Any]) -> bool:
     if kind in PLAIN:
         return isinstance(part, PLAIN[kind]) and (kind == "bool" or not isinstance(part, bool))
     found = names.get(kind)
-    if found is Any or not isinstance(found, type) or getattr(found, "_is_protocol", False):
+    if found is Any or not isinstance(found, type):
         return True
-    return isinstance(part, found)
+    return _has_members(part, found) if getattr(found, "_is_protocol", False) else isinstance(part, found)
+
+
+def _has_members(part: Any, protocol: type) -> bool:
+    """Whether a value has what a protocol asks for; nothing is evaluated."""
+    bases = [base for base in protocol.__mro__ if getattr(base, "_is_protocol", False)]
+    names = {name for base in bases for name in (*vars(base), *vars(base).get("__annotations__", {}))}
+    own = vars(part) if hasattr(part, "__dict__") else {}
+    return all(name.startswith("_") or hasattr(type(part), name) or name in own for name in names)

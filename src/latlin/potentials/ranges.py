@@ -17,6 +17,9 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
 from latlin.potentials.checks import refuse
 
+#: largest cut between ordered classes, in units of the latent noise
+FARTHEST = 1e12
+
 
 class Range(Protocol):
     """Where a parameter may lie and how a search walks there."""
@@ -228,6 +231,8 @@ class Increasing:
         cuts = np.atleast_1d(np.asarray(value, dtype=float))
         if cuts.ndim != 1 or not np.all(np.isfinite(cuts)) or np.any(np.diff(cuts) <= 0):
             raise ValueError(f"{name} must be strictly increasing, got {cuts}")
+        if np.abs(cuts).max(initial=0.0) > FARTHEST:
+            raise ValueError(f"{name} must be at most {FARTHEST:g} in size, got {cuts}: change the units")
         return cuts
 
 

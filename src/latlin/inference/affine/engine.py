@@ -31,7 +31,7 @@ from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
 from latlin.numerics.optimise import ascent_direction, backtrack, remember
-from latlin.numerics.options import number, whole
+from latlin.numerics.options import number, one_of, whole
 from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials.base import Potential
 
@@ -106,8 +106,8 @@ class AffineKL:
     rank: int | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.base, Base) and self.base not in ("auto", *FAMILIES):
-            raise ValueError(f"base must be one of {', '.join(['auto', *FAMILIES])}, or a Base, got {self.base!r}")
+        if not isinstance(self.base, Base):
+            one_of("base", self.base, ("auto", *FAMILIES))
         if not self.optimise_shape and not isinstance(self.base, Base):
             raise ValueError(f"optimise_shape=False needs a base object with its shapes, got base={self.base!r}")
         number("tol", self.tol, above=0.0)

@@ -37,7 +37,7 @@ from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import quiet
 from latlin.numerics.ascent import Rules
-from latlin.numerics.options import whole
+from latlin.numerics.options import one_of, whole
 from latlin.numerics.stored import storable_by_arguments
 
 #: covariances that have a name, and the options that may stand beside it
@@ -47,6 +47,8 @@ OPTIONS = ("rank", "bandwidth", "order", "pattern", "basis", "inner")
 STILL = 1e-3
 PROBED = "; squares of H were estimated by random signs (give the operator an attribute `squares`), so this is no bound"
 REMEDY = "raise max_iter, rescale the columns of H, or start from another posterior"
+#: some hundred fits each
+MOST_COMPONENTS = 100
 NO_GRADIENT = "the evidence of a mixture has no gradient here; use components=1"
 #: of the fits of parts, whose bounds are bounds at any tolerance
 SPLIT_TOL = 1e-4
@@ -106,8 +108,9 @@ class GaussianKL:
     def __post_init__(self) -> None:
         structure = self.structure
         whole("components", self.components, 1)
-        if self.algorithm not in ALGORITHMS:
-            raise ValueError(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {self.algorithm!r}")
+        if self.components > MOST_COMPONENTS:
+            raise ValueError(f"components must be at most {MOST_COMPONENTS}, got {self.components}")
+        one_of("algorithm", self.algorithm, ALGORITHMS)
         if not isinstance(structure, Full) and self.algorithm != "auto":
             raise ValueError(f"algorithm={self.algorithm!r} has no meaning for covariance={structure.name!r}")
 
