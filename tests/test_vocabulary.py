@@ -113,6 +113,30 @@ def test_latents_are_asked_for_in_one_way(name):
         model.predict_latent(rows, return_std=True, return_cov=True)
 
 
+REGRESSORS = [name for name in LINEAR if not hasattr(getattr(linear, name), "predict_proba")]
+
+
+@pytest.mark.parametrize("name", [*REGRESSORS, "GaussianProcessRegressor", "AdditiveModel"])
+def test_predictions_come_with_standard_deviations_of_new_responses(name):
+    model, rows = fitted(name), TABLE if name == "AdditiveModel" else X[:7]
+    mean, std = model.predict(rows, return_std=True)
+    np.testing.assert_array_equal(mean, model.predict(rows))
+    if name == "GaussianProcessRegressor":  # with additive noise, as in scikit-learn: that of the function
+        np.testing.assert_allclose(std, model.predict_latent(rows, return_std=True)[1])
+        return
+    is_table = name == "AdditiveModel"
+    draws = model.sample_predictive(rows, 4000, random_state=0).T if is_table else model.sample_y(rows, 4000, 0)
+    np.testing.assert_allclose(draws.std(axis=1), std, rtol=0.12, atol=0.02)
+
+
+@pytest.mark.parametrize("name", [*LINEAR, "GaussianProcessRegressor", "GaussianProcessClassifier", "AdditiveModel"])
+def test_signatures_show_what_can_be_asked_for(name):
+    model = fitted(name)
+    asked = [model.predict_latent] if hasattr(model, "predict_proba") else [model.predict, model.predict_latent]
+    for method in asked:
+        assert "return_std" in inspect.signature(method).parameters
+
+
 PROCESSES = ("GaussianProcessRegressor", "GaussianProcessClassifier", "three classes")
 
 
@@ -154,6 +178,9 @@ def test_draws_of_latents_have_the_moments_of_transform(name):
     draws = model.sample_posterior(2000, random_state=0, X=rows)
     mean = model.transform(rows)
     assert draws.shape == (2000, *mean.shape)
+    same, std = model.transform(rows, return_std=True)
+    np.testing.assert_array_equal(same, mean)
+    np.testing.assert_allclose(draws.std(axis=0), std, rtol=6.0 / np.sqrt(4000), atol=0.03)
     error = draws.std(axis=0) / np.sqrt(2000)
     assert np.abs(draws.mean(axis=0) - mean).max() < 6.0 * error.max() + 1e-9
     np.testing.assert_array_equal(draws, model.sample_posterior(2000, random_state=0, X=rows))

@@ -212,3 +212,16 @@ def test_the_summary_names_what_coefficients_change():
     assert "the log odds of ill = yes (exp(coefficient) multiplies the odds)" in said["bernoulli"]
     assert "the probit of the probability of ill = yes" in said["probit"]
     assert "coefficients" not in said["gaussian"]
+
+
+def test_the_summary_names_cut_points_and_levels_and_the_posterior_its_coordinates():
+    frame = {**classes(), "kind": np.resize(["late", "early", "noon"], 60), "g": np.resize(["a", "b"], 60)}
+    model = AdditiveModel("y ~ x + kind + (1 | g)", "ordinal", hyperparameters="maximise").fit(frame)
+    said = repr(model.summary())
+    assert "Levels are compared: kind with early." in said
+    first, gap = -model.effects()["Intercept"]["mean"], model._values[0]["gap(1)"]
+    a, b, c = model.classes_[:3]
+    assert f"probit link, cut points {a} | {b} at {first:.4g}, {b} | {c} at {first + gap:.4g}" in said
+    expected = ("Intercept", "x", "kind[T.late]", "kind[T.noon]", "g[a]", "g[b]")
+    assert model.posterior_.names == expected
+    assert "coordinate" not in str(model.posterior_.diagnose(200, random_state=0))

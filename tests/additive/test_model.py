@@ -105,6 +105,10 @@ def test_slopes_of_the_evidence_are_those_of_differences(formula, family, engine
 TRUE = {"sigma": 0.3, "df": 5.0, "zeros": 0.15, "gap(1)": 0.8, "gap(2)": 1.0, "precision": 8.0, "dispersion": 0.6}
 
 
+#: draws of these have standard deviations that are slow to settle
+HEAVY = ("inverse-gaussian", "log-logistic")
+
+
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_every_family_fits_and_predicts_what_it_draws(family):
     rng = np.random.default_rng(3)
@@ -127,10 +131,12 @@ def test_every_family_fits_and_predicts_what_it_draws(family):
     draws = model.sample_predictive(new, 20000, random_state=0)
     # noise of Cauchy has no mean, and averages of draws of Student's t are slow to settle
     if family not in ("student-t", "cauchy"):
-        expected = model.predict(new) * (6.0 if counted else 1.0)
+        expected, std = (6.0 if counted else 1.0) * np.array(model.predict(new, return_std=True))
         np.testing.assert_allclose(
             draws.mean(axis=0), expected, atol=5 * draws.std(axis=0).max() / np.sqrt(20000) + 1e-3
         )
+        if family not in HEAVY:
+            np.testing.assert_allclose(draws.std(axis=0), std, rtol=0.06)
     slopes = model._problem_.slopes(model._fits[0], model._components[0].values)
     assert slopes is not None
     for name, value in model._components[0].values.items():

@@ -55,12 +55,18 @@ def test_factors_of_numbers_and_of_mixed_tables(tmp_path):
     scores = pandas.read_csv(tmp_path / "f.csv")[["factor 1", "factor 2"]].to_numpy()
     strength = np.abs(np.corrcoef(np.column_stack([scores, skill, mood]).T))[:2, 2:]
     assert np.sort(strength.max(axis=0))[0] > 0.9
-    frame["late"] = np.where(skill + 0.3 * rng.standard_normal(300) > 0, "no", "yes")
+    assert "2 factors, chosen by BIC; more were not tried" in made.stdout  # one per three columns
+    frame["mood4"], frame["skill4"] = mood + rng.standard_normal(300), skill + rng.standard_normal(300)
     frame.iloc[::9, 0] = np.nan
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    holes = run("factors", tmp_path / "t.csv", "--out", tmp_path / "f.html")
+    assert "2 factors, chosen by BIC of the 266 rows without missing cells." in holes.stdout
+    frame["late"] = np.where(skill + 0.3 * rng.standard_normal(300) > 0, "no", "yes")
     frame.to_csv(tmp_path / "t.csv", index=False)
     mixed = run("factors", tmp_path / "t.csv", "--factors", 2, "--out", tmp_path / "f.html")
     assert mixed.exit_code == 0, mixed.output
     assert "late" in mixed.stdout
+    assert "2 factors, as asked." in mixed.stdout
     assert "late" in (tmp_path / "f.html").read_text(encoding="utf8")
     refused = run("factors", tmp_path / "t.csv", "--drop", ",".join(c for c in frame.columns if c != "late"))
     assert refused.exit_code == 1

@@ -1,14 +1,16 @@
 """Families of counts, amounts, shares and times on the command line, with exposures, trials and events."""
 
 import io
+import re
 
 import numpy as np
 import pandas
 import pytest
 from typer.testing import CliRunner
 
+from latlin import linear
 from latlin.cli.app import app
-from latlin.cli.models import load_model
+from latlin.cli.models import diagnosis, load_model
 
 N = 120
 
@@ -114,6 +116,21 @@ def test_all_classes_together_fit_predict_and_report(tmp_path, family):
     assert run("report", path, "--out", tmp_path / "r.html").exit_code == 0
     refused = run("fit", tmp_path / "t.csv", *words, "--engine", "ep", "--out", path)
     assert "is fitted by Gaussian KL, not by the engine 'ep'" in " ".join(refused.output.split())
+
+
+def test_the_approximation_has_a_verdict_also_of_several_classes_and_of_exact_fits(tmp_path):
+    rng = np.random.default_rng(3)
+    x, z = rng.standard_normal((2, 60))
+    kinds = np.where(x > 0.5, "high", np.where(x < -0.5, "low", "mid"))
+    y = x - z + rng.standard_normal(60)
+    pandas.DataFrame({"x": x + 0.3 * z, "z": z, "kind": kinds}).to_csv(tmp_path / "k.csv", index=False)
+    pandas.DataFrame({"x": x, "z": z, "y": y}).to_csv(tmp_path / "y.csv", index=False)
+    words = ("--prior-scale", 1.0, "--folds", 0, "-q", "--out", tmp_path / "m.latlin")
+    classes = run("fit", tmp_path / "k.csv", "-t", "kind", "--family", "logistic", *words)
+    assert re.search(r"Approximation: \w+: class (high|low|mid): k̂ = ", classes.output)
+    assert run("report", tmp_path / "m.latlin", "--out", tmp_path / "r.html").exit_code == 0
+    engine = linear.BayesianLinearRegression(prior_scale=1.0, noise_scale=1.0).fit(np.column_stack([x, z]), y)
+    assert diagnosis(engine, 60) == [("Approximation", "accurate: this posterior is exact, given the scales")]
 
 
 def test_a_quantile_is_fitted_predicted_and_reported(data, tmp_path):

@@ -42,6 +42,11 @@ def test_clear_effects_groups_and_verdicts_are_said(plain):
     assert "Approximation: accurate" in said
 
 
+def test_a_single_term_has_no_others_beside_it(plain):
+    model = AdditiveModel("y ~ x", hyperparameters="maximise").fit(plain[0])
+    assert describe_additive(model, plain[0]).conclusion()[0] == "y rises with x."
+
+
 def test_the_joint_probability_is_that_of_the_coefficients(plain):
     """Against the covariance of draws of the two coefficients."""
     frame, _, _ = plain

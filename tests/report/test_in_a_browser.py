@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from browser import Browser, find_browser
+from latlin.additive import AdditiveModel
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
 from latlin.report import write_report
 
@@ -35,6 +36,9 @@ def pages(tmp_path_factory):
     write_report(folder / "numeric.html", numeric, X, y, folds=3, engines=[{"engine": long, "kind": EVIL}], **told)
     classes = BayesianLogisticRegression(prior_scale=1.0, engine="laplace").fit(X, labels)
     write_report(folder / "labels.html", classes, X, labels, folds=3, **told)
+    table = {"y": y, "x": X["age"], "level": np.resize(["first", "second"], 80)}
+    groups = AdditiveModel("y ~ x + level", hyperparameters="maximise").fit(table)
+    write_report(folder / "additive.html", groups, table)
     return folder
 
 
@@ -64,11 +68,13 @@ BROKEN = """[...document.querySelectorAll('.checks th, .checks td')].flatMap(cel
   return broken; })"""
 
 
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [1280, 900, 390])
 def test_tables_do_not_break_inside_words_and_columns_are_folded(browser, pages, width):
-    browser.open(pages / "labels.html", width)
-    assert browser.evaluate("document.querySelectorAll('.checks td').length") > 4
-    assert browser.evaluate(BROKEN) == []
+    for name in ("additive", "labels"):
+        browser.open(pages / f"{name}.html", width)
+        assert browser.evaluate("document.querySelectorAll('.checks td').length") > 4
+        assert browser.evaluate(BROKEN) == []
+        assert browser.evaluate(OFF_EDGE) is False
     assert browser.evaluate("document.querySelector('details').open") is False
     assert browser.evaluate("document.querySelectorAll('.axis span').length") >= 2
 

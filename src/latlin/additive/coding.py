@@ -33,6 +33,11 @@ class TableCoding(ABC):
     def columns(self, frame: Any) -> sparse.csr_array:
         """The columns of a table, seen or unseen."""
 
+    @property
+    def references(self) -> dict[str, str]:
+        """Of columns of labels: the label that the others are compared with."""
+        return {}
+
 
 @storable
 @dataclass(frozen=True)
@@ -64,6 +69,10 @@ class References(TableCoding):
         start = 0 if self.every else 1
         mark = "" if self.every else "T."
         return tuple(f"{self.source}[{mark}{level}]" for level in self.levels.tolist()[start:])
+
+    @property
+    def references(self) -> dict[str, str]:
+        return {} if self.every else {self.source: str(self.levels.tolist()[0])}
 
     def columns(self, frame: Any) -> sparse.csr_array:
         codes = codes_of(column(frame, self.source), self.levels, f"column {self.source!r}")
@@ -104,6 +113,10 @@ class StackedCoding(TableCoding):
     @property
     def names(self) -> tuple[str, ...]:
         return (*(("Intercept",) if self.intercept else ()), *(name for part in self.parts for name in part.names))
+
+    @property
+    def references(self) -> dict[str, str]:
+        return {name: label for part in self.parts for name, label in part.references.items()}
 
     def columns(self, frame: Any) -> sparse.csr_array:
         rows = n_rows(frame)

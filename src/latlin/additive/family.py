@@ -13,6 +13,7 @@ is that declaration's knowledge. Default priors, by what is learnt:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +32,7 @@ from latlin.potentials.base import Potential
 from latlin.potentials.binomial import Binomial
 from latlin.potentials.families import Family, Ordered
 from latlin.potentials.logit import Logit
+from latlin.potentials.ordinal import cut_words
 from latlin.potentials.probit import Probit
 from latlin.potentials.ranges import Between, Increasing, Range
 from latlin.potentials.zero_counts import Hurdle
@@ -179,6 +181,14 @@ class ResponseFamily:
             return SCALES[self.link]
         link = getattr(self.template, "link", "probit" if isinstance(self.template, Probit) else "logit")
         return SHARES[link].format(of=f" of {success}" if success else "")
+
+    def cut_words(self, coefficients: Sequence[Any], learnt: Sequence[Any], classes: Any) -> str:
+        """The means of the cut points between ordered classes: minus the intercept, and the gaps from there on."""
+        if not self.ordered or not coefficients or coefficients[0]["name"] != "Intercept":
+            return ""
+        gaps = [row["mean"] for row in learnt if row["name"].startswith("gap(")]
+        link = str(getattr(self.template, "link", "probit"))
+        return cut_words(link, classes, np.cumsum([-coefficients[0]["mean"], *gaps]))
 
     @property
     def matched(self) -> bool:

@@ -16,6 +16,7 @@ from latlin.additive.blocks import block_problem
 from latlin.additive.draws import PosteriorDraws
 from latlin.additive.effects import Effects, checked_share, curve_rows, differences_of, effects_of, marginal_rows
 from latlin.additive.family import ObservedResponse, blank, family_of, observe
+from latlin.additive.fixed import FixedPart
 from latlin.additive.formula import Formula, collect_terms, read_formula
 from latlin.additive.frame import some_rows, with_column
 from latlin.additive.group import GroupPart
@@ -184,7 +185,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         self._fits = [component.fit for component in learnt.components]
         self._average = float(np.average(problem.observed.y, weights=problem.observed.weight))
         self.classes_ = problem.observed.classes
-        self.posterior_ = posterior
+        self.posterior_ = posterior.with_names(problem.names)
         self.hyperparameters_ = learnt.table
         self.n_features_in_ = len(self._parts)
         self._after_loading()
@@ -230,6 +231,12 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         check_is_fitted(self, "posterior_")
         return [part.label for part in self._parts]
 
+    @property
+    def references_(self) -> dict[str, str]:
+        """Of columns of labels among the coefficients: the label that the others are compared with."""
+        fixed = (part.coding.references for part in self._parts if isinstance(part, FixedPart))
+        return {column: label for found in fixed for column, label in found.items()}
+
     def summary(self, coverage: float = 0.9) -> Effects:
         """The coefficients with their intervals, and below them the hyperparameters and the evidence."""
         check_is_fitted(self, "posterior_")
@@ -238,8 +245,11 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
             self.evidence_kind_, f"log evidence {self.log_evidence_:.3f} ({self.evidence_kind_})"
         )
         sizes = "; ".join(f"{part.label}: {part.size} coefficients" for part in self._parts if part.label != "fixed")
-        lines = [repr(self.hyperparameters_) if len(self.hyperparameters_) else "", sizes, f"{kind}; {self.message_}"]
-        lines.append(getattr(self, "finding_", ""))
+        learnt = repr(self.hyperparameters_) if len(self.hyperparameters_) else ""
+        pairs = ", ".join(f"{column} with {label}" for column, label in self.references_.items())
+        compared = f"Levels are compared: {pairs}." if pairs else ""
+        cuts = self._family.cut_words(table.rows, self.hyperparameters_.rows, self.classes_)
+        lines = [compared, cuts, learnt, sizes, f"{kind}; {self.message_}", getattr(self, "finding_", "")]
         title = f"{self.formula or self._read_.response.y}, family {self._family.name}"
         state = "" if self.converged_ else ", NOT converged"
         return Effects(table.rows, coverage, title + self._scale_words() + state, "\n".join(filter(None, lines)))
@@ -346,7 +356,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
     def _blank(self, frame: Any) -> ObservedResponse:
         return blank(self._read_.response, self._family, frame)
 
-    def predict(self, frame: Any, *, marginal: Any = None) -> Array:
+    def predict(self, frame: Any, *, marginal: Any = None, return_std: bool = False) -> Any:
         """The expected response of each row: of a binomial response the expected share of successes, of ordered classes
         the expected number of the class, counted from zero.
 
@@ -356,8 +366,12 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
             Groups that were not seen in training have the variance of groups; walks go on beyond their ends.
         marginal : bool, str or list of str, optional
             Groups to average over, as if every row were of a new one; True for all groups.
+        return_std : bool
+            Also return the standard deviations of new responses.
         """
-        return predict.expected_response(self._predict_latents(frame, marginal)[0], self._family, self._blank(frame))
+        parts = self._predict_latents(frame, marginal)[0]
+        mean, variance = predict.response_moments(parts, self._family, self._blank(frame))
+        return (mean, np.sqrt(variance)) if return_std else mean
 
     def predict_latent(
         self, frame: Any, *, marginal: Any = None, return_std: bool = False, return_cov: bool = False

@@ -81,12 +81,16 @@ def pooled_covariance(
     return total
 
 
-def expected_response(parts: Sequence[PredictorMoments], family: ResponseFamily, blank: ObservedResponse) -> Array:
-    """⟨y⟩ of new rows; of a binomial response the expected share of successes."""
-    total = np.zeros(len(blank.y))
+def response_moments(
+    parts: Sequence[PredictorMoments], family: ResponseFamily, blank: ObservedResponse
+) -> tuple[Array, Array]:
+    """Means and variances of new responses; of a binomial response those of the share of successes."""
+    found = []
     for part in parts:
-        total += part.share * family.potential(blank, part.values).predictive(part.mean, part.variance).mean
-    return total if blank.trials is None else total / blank.trials
+        new = family.potential(blank, part.values).predictive(part.mean, part.variance)
+        found.append(part._replace(mean=np.asarray(new.mean), variance=np.asarray(new.variance)))
+    mean, variance = pooled(found)
+    return (mean, variance) if blank.trials is None else (mean / blank.trials, variance / blank.trials**2)
 
 
 def class_probabilities(parts: Sequence[PredictorMoments], family: ResponseFamily, blank: ObservedResponse) -> Array:

@@ -44,6 +44,8 @@ Moments = dict[tuple[int, int], tuple[NDArray[Any], Array]]
 SAVED = 0.67
 #: rows that tell how counts vary
 MOST_ROWS = 5000
+#: coefficients at most whose names messages use
+MOST_NAMES = 10_000
 #: rows of a part that tell it of the whole
 TOLD = 5_000
 
@@ -81,6 +83,11 @@ class AdditiveProblem:
     def spans(self) -> tuple[slice, ...]:
         """Where the coefficients of each part are."""
         return spans_of(self.parts)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Of the coefficients; None where they are too many to be read."""
+        return tuple(name for part in self.parts for name in part.names) if self.dim <= MOST_NAMES else None
 
     @cached_property
     def mean(self) -> Array:

@@ -27,6 +27,8 @@ TableOut = Annotated[Path | None, typer.Option(help="Also write the answers, one
 ModelOut = Annotated[Path | None, typer.Option(help="Also write the model, for latlin.load.")]
 #: rows up to which a smooth curve is a Gaussian process
 PROCESS_ROWS = 800
+#: rows without missing cells, per column, that tell the number of factors
+ROWS_PER_COLUMN = 10
 
 
 def cluster(
@@ -86,9 +88,9 @@ def factors(
         frame = read_shown(quiet, data, sep, decimal, missing_values)
         rows, notes = _columns_for_factors(frame, names_of(drop), names_of(categorical))
         with steps("Fitting", 2, quiet) as advance:
-            found, X = _factor_model(rows, count)
+            found, X, chosen = _factor_model(rows, count)
             advance("Drawing the page")
-            notes += conclusion(*correlations(found))
+            notes += [chosen, *conclusion(*correlations(found))]
             scores = found.transform(X)
             answers = {f"factor {k + 1}": scores[:, k] for k in range(scores.shape[1])}
             page = render_factors(found, X, f"Factors of {data.name}")
@@ -187,18 +189,37 @@ def _columns_for_factors(frame: Any, drop: tuple[str, ...], categorical: tuple[s
     return rows, [f"Left out, because they are names, dates or the same in every row: {listed(left)}."] if left else []
 
 
-def _factor_model(rows: Any, count: int) -> tuple[Any, Any]:
-    """Plain factors of numbers, mixed ones of a table with texts; the rows as the model takes them."""
+def _factor_model(rows: Any, count: int) -> tuple[Any, Any, str]:
+    """Plain factors of numbers, mixed ones of a table with texts; the rows as it takes them; how many and why."""
     from latlin.datasets.columns import column_of_numbers
     from latlin.factor import FactorAnalysis, MixedFactorAnalysis
 
     numbers = {name: column_of_numbers(rows[name]) for name in rows.columns}
     if any(values is None for values in numbers.values()):
-        return MixedFactorAnalysis(count or 2, random_state=0).fit(rows), rows
+        why = "as asked" if count else "which is the default for a table with texts; --factors takes another number"
+        return MixedFactorAnalysis(count or 2, random_state=0).fit(rows), rows, f"{_counted(count or 2)}, {why}."
     X = type(rows)(numbers)
-    gaps = bool(X.isna().to_numpy().any())
-    wanted: Any = count or ("bic" if not gaps else max(1, min(3, X.shape[1] // 3)))
-    return FactorAnalysis(wanted, method="em" if gaps else "ml", rotate="varimax").fit(X), X
+    complete = X.dropna()
+    gaps = len(complete) < len(X)
+    # with gaps a fit takes many steps: rows without them tell the number where they are many
+    few = gaps and len(complete) >= ROWS_PER_COLUMN * X.shape[1]
+    wanted = count or len(FactorAnalysis("bic").fit(complete if few else X).components_)
+    why = (
+        "as asked"
+        if count
+        else "chosen by BIC" + (f" of the {len(complete)} rows without missing cells" if few else "")
+    )
+    if not count and wanted == min(X.shape[1] // 3, 20) > 1:
+        why += "; more were not tried, --factors takes another number"
+    return (
+        FactorAnalysis(wanted, method="em" if gaps else "ml", rotate="varimax").fit(X),
+        X,
+        f"{_counted(wanted)}, {why}.",
+    )
+
+
+def _counted(count: int) -> str:
+    return f"{count} factor{'s' * (count != 1)}"
 
 
 def _pairs(frame: Any, target: str, along: str) -> tuple[Any, Any, Any]:

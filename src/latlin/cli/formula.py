@@ -66,8 +66,9 @@ def fit_formula(
         facts = describe_additive(model, ready.frame, how.draws)
         advance()
     console.print(plain_lines("\n".join([f"{len(ready.frame)} rows.", *ready.notes, *chosen, *facts.conclusion(), ""])))
-    console.print(plain_lines(repr(model.summary())))
-    if "[T." in repr(model.summary()):
+    table_of_effects = repr(model.summary())
+    console.print(plain_lines(table_of_effects))
+    if "[T." in table_of_effects and "Levels are compared" not in table_of_effects:
         console.print(
             plain_lines("column[T.level] is the difference of that level from the first level of its column.")
         )

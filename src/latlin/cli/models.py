@@ -33,6 +33,7 @@ from latlin.datasets.target import (
     kind_of,
     learn_target,
 )
+from latlin.inference.diagnosis.diagnose import WORDS
 from latlin.numerics.archive import load_with_card, save_with_card
 from latlin.numerics.options import number
 from latlin.report.facts import VERDICT, Facts
@@ -302,17 +303,24 @@ def checked_interval(interval: float) -> float:
 
 
 def diagnosis(estimator: Any, rows: int, most: int = USUAL_DRAWS) -> list[tuple[str, str]]:
-    """What draws say about the approximation, as label and words; nothing for a point estimate or several classes."""
-    posterior = estimator.posterior_
+    """What draws say about the approximation, as label and words, of several classes the worst; nothing of a mode."""
     finding = [("family", words)] if (words := getattr(estimator, "finding_", "")) else []
-    if isinstance(posterior, list) or posterior.evidence_kind in ("none", "exact"):
+    posteriors = estimator.posterior_ if isinstance(estimator.posterior_, list) else [estimator.posterior_]
+    kind = posteriors[0].evidence_kind
+    if kind == "none":
         return finding
-    parts = len(getattr(posterior.model, "parts", (None,)))  # one model per value of the hyperparameters
-    cheap = int(np.clip(EVALUATIONS // max(rows * parts, 1), FEWEST_DRAWS, most))
-    found = posterior.diagnose(cheap if most == USUAL_DRAWS else most, random_state=0)
+    if kind == "exact":
+        word, reason = posteriors[0].caution or ("accurate", "this posterior is exact, given the scales")
+        return [(VERDICT, f"{word}: {reason}"), *finding]
+    parts = len(getattr(posteriors[0].model, "parts", (None,)))  # one model per value of the hyperparameters
+    cheap = int(np.clip(EVALUATIONS // max(rows * parts * len(posteriors), 1), FEWEST_DRAWS, most))
+    draws = cheap if most == USUAL_DRAWS else most
+    each = [posterior.diagnose(draws, random_state=0) for posterior in posteriors]
+    worst = max(range(len(each)), key=lambda k: WORDS.index(each[k].verdict))
+    found, of = each[worst], "" if len(each) == 1 else f"class {estimator.classes_[worst]}: "
     low, high = found.evidence_interval
     lines = [
-        (VERDICT, f"{found.verdict}: {found.reason}"),
+        (VERDICT, f"{found.verdict}: {of}{found.reason}"),
         ("k̂", f"{found.k_hat:.2f} (above 0.7 the draws cannot be trusted)"),
         ("log evidence by importance sampling", f"{found.log_evidence:.3f} ± {found.log_evidence_se:.2g}"),
         ("it lies between", f"{low:.3f} and {high:.3f}"),

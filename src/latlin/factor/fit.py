@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +45,19 @@ class LatentDraws(Reported):
     def _draw_posterior(self, X: Any, count: int, rng: np.random.Generator) -> Array:
         mean, cov = self.transform(X, return_cov=True)  # type: ignore[attr-defined]
         return draw_gaussians(mean, cov, count, rng)
+
+
+def latent_moments(mean: Array, cov: Callable[[], Array], return_std: bool, return_cov: bool) -> Any:
+    """What `transform` answers: the means (n, K), and if asked standard deviations (n, K) or covariances.
+
+    `cov` gives the covariances, (n, K, K) or one (K, K) of all rows; it is called only if they are asked for.
+    """
+    if return_std and return_cov:
+        raise ValueError("return_std and return_cov cannot both be True; the diagonal of cov holds the variances")
+    if return_std:
+        variance = np.broadcast_to(np.einsum("...kk->...k", cov()), mean.shape)
+        return mean, np.sqrt(np.maximum(variance, 0.0))
+    return (mean, cov()) if return_cov else mean
 
 
 def draw_gaussians(mean: Array, cov: NDArray[np.floating[Any]], count: int, rng: np.random.Generator) -> Array:

@@ -231,7 +231,7 @@ def maximise_evidence(
     latent = fitter.fit(best, nearest)
     if not ended.converged:
         alert(f"evidence maximisation: {ended.message}; raise max_iter, or set other bounds", ConvergenceWarning)
-    message = f"{ended.message}, {len(climb.trace)} evaluations from {len(starts)} starts"
+    message = f"{ended.message}, {len(climb.trace)} evaluations from {len(starts)} start{'s' * (len(starts) != 1)}"
     n_iter = max(ended.n_iter, 1)
     return Found(best, latent, np.array(climb.trace), ended.converged, n_iter, message, ended.spread, rows)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -110,6 +111,14 @@ class Posterior(Archived):
     def variance(self) -> Array:
         """Marginal variances of the coordinates of w."""
         return self.density.variance
+
+    def with_names(self, names: tuple[str, ...] | None) -> Posterior:
+        """The same with names of its coordinates, in its caution too."""
+        if names is None or self.caution is None:
+            return replace(self, names=names)
+        word, sentence = self.caution
+        said = re.sub(r"coordinate (\d+)", lambda found: repr(names[int(found[1])]), sentence)
+        return replace(self, names=names, caution=(word, said))
 
     def covariance(self) -> Array:
         """The covariance matrix, dense."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-from dataclasses import replace
 from functools import cached_property
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -235,7 +233,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
 
     def _store(self, design: Design, fits: list[LearntFit], dtype: Any) -> Self:
         names = self._coordinate_names(design)
-        fits = [fit._replace(posterior=_named(fit.posterior, names)) for fit in fits]
+        fits = [fit._replace(posterior=fit.posterior.with_names(names)) for fit in fits]
         self._design, self._fits, self._dtype = design, fits, np.dtype(dtype)
         posteriors = [fit.posterior for fit in fits]
         single = len(fits) == 1
@@ -409,15 +407,6 @@ def _positive(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not float(value) > 0.0:
         raise ValueError(f"{name} must be a positive number, got {value!r}")
     return float(value)
-
-
-def _named(posterior: Posterior, names: tuple[str, ...] | None) -> Posterior:
-    """With names of its coordinates, in its caution too."""
-    if names is None or posterior.caution is None:
-        return replace(posterior, names=names)
-    word, sentence = posterior.caution
-    said = re.sub(r"coordinate (\d+)", lambda found: repr(names[int(found[1])]), sentence)
-    return replace(posterior, names=names, caution=(word, said))
 
 
 def _one_or_array(values: list[Any]) -> Any:

@@ -285,22 +285,13 @@ def modelled(model: Any) -> str:
     """What the coefficients change, in a line: the class, the link, the cut points."""
     name, classes = model.family_name(), getattr(model, "classes_", None)
     if name == "ordinal":
-        return ordered_words(model)
+        return str(model.modelled_)
     if classes is not None:
         of = f"class {classes[1]} (against {classes[0]})" if len(classes) == 2 else "each class (against the rest)"
         changed = {"logistic": f"the log odds of {of} (logit link)", "probit": f"the probit of {of} (probit link)"}
         return f"coefficients change {changed[name]}" if name in changed else ""
     link = FAMILIES[name].link if name in FAMILIES else "identity"
     return f"coefficients change {CHANGED[link]}" if link in CHANGED else ""
-
-
-def ordered_words(model: Any) -> str:
-    """The cut points between ordered classes, of the linear predictor without its shift."""
-    function = "Φ" if model.link == "probit" else "σ"
-    cuts = np.asarray(model.cuts_) - float(np.ravel(model.intercept_)[0])
-    pairs = zip(model.classes_[:-1], model.classes_[1:], cuts, strict=True)
-    shown = ", ".join(f"{low} | {high} at {cut:.4g}" for low, high, cut in pairs)
-    return f"P(y ≤ class) = {function}(cut − x·coefficients), {model.link} link, cut points {shown}"
 
 
 def _describe_factors(model: Any, encoding: Any) -> list[str]:

@@ -256,13 +256,17 @@ class Exposed(Regression):
         """Offsets and logarithms of exposures of new rows together."""
         return exposed(column_of(self, X, "offset", offset), column_of(self, X, "exposure", exposure))
 
-    def predict(self, X: Any, offset: Any = None, exposure: Any = None, **options: Any) -> Any:
+    def predict(
+        self, X: Any, offset: Any = None, exposure: Any = None, *, return_std: bool = False, return_cov: bool = False
+    ) -> Any:
         """Predicted mean of y of each row; with return_std or return_cov also its standard deviation or covariance."""
-        return super().predict(X, self._shift(X, offset, exposure), **options)
+        return super().predict(X, self._shift(X, offset, exposure), return_std=return_std, return_cov=return_cov)
 
-    def predict_latent(self, X: Any, offset: Any = None, exposure: Any = None, **options: Any) -> Any:
+    def predict_latent(
+        self, X: Any, offset: Any = None, exposure: Any = None, *, return_std: bool = False, return_cov: bool = False
+    ) -> Any:
         """The linear predictor, a logarithm, of each row: see `BayesianLinearRegression.predict_latent`."""
-        return super().predict_latent(X, self._shift(X, offset, exposure), **options)
+        return super().predict_latent(X, self._shift(X, offset, exposure), return_std=return_std, return_cov=return_cov)
 
     def predict_quantiles(
         self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95), offset: Any = None, exposure: Any = None

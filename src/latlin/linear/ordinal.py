@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from latlin.inference.engine import Engine
 from latlin.linear import _checks
 from latlin.linear._checks import ClassIndex, LabelCoding
-from latlin.linear._description import ordered_words
 from latlin.linear._predict import LinearPredictors, draw_observations, draw_weights, levels, log_density, tails
 from latlin.linear._tables import column_of
 from latlin.linear.classifiers import Classification
@@ -19,7 +18,7 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import Family, Ordered
-from latlin.potentials.ordinal import Ordinal
+from latlin.potentials.ordinal import Ordinal, cut_words
 from latlin.potentials.predictive import nearest_interval
 
 
@@ -130,7 +129,7 @@ class BayesianOrdinalRegression(Classification):
     @property
     def modelled_(self) -> str:
         """The link and the cut points, in a line."""
-        return ordered_words(self)
+        return cut_words(self.link, self.classes_, self.cuts_ - float(np.ravel(self.intercept_)[0]))
 
     def _ordered(self, classes: NDArray[Any]) -> NDArray[Any]:
         if self.order is None:

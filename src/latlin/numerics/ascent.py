@@ -321,15 +321,16 @@ def _check_rise(trace: list[float], measure: Measure, rules: Rules, label: str) 
 
 def _verdict(trace: list[float], measure: Measure, converged: bool, rules: Rules, label: str) -> str:
     numbers = f"gradient {measure.gradient:.2g} (tolerance {rules.gradient_tol:.2g})"
+    steps = f"{len(trace)} step{'s' * (len(trace) != 1)}"
     if converged:
-        return f"{label} converged in {len(trace)} steps: {numbers}"
+        return f"{label} converged in {steps}: {numbers}"
     # only what is missing is said: a gradient within its tolerance is no reason
     change = abs(trace[-1] - trace[-2]) if len(trace) > 1 else np.inf
     limit = _least_change(trace, measure, rules)
     reasons = [numbers] if not measure.gradient <= rules.gradient_tol else []
     if not change <= limit or not reasons:
         reasons.append(f"last change of the objective {change:.2g} (tolerance {limit:.2g})")
-    return f"{label} did not converge in {len(trace)} steps: {', '.join(reasons)}; {rules.remedy}"
+    return f"{label} did not converge in {steps}: {', '.join(reasons)}; {rules.remedy}"
 
 
 def _save(checkpoint: Checkpoint, before: Any, state: Any, measure: Measure, trace: list[float]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from types import MappingProxyType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -215,6 +215,20 @@ class _LogitLink:
 
 
 LINKS: dict[str, Link] = {"probit": _ProbitLink(), "logit": _LogitLink()}
+
+
+def cut_words(link: str, classes: Any, cuts: Any) -> str:
+    """The cut points between ordered classes in a line.
+
+    Examples
+    --------
+    >>> cut_words("logit", ["low", "high"], [0.25])
+    'P(y ≤ class) = σ(cut − x·coefficients), logit link, cut points low | high at 0.25'
+    """
+    pairs = zip(classes[:-1], classes[1:], cuts, strict=True)
+    shown = ", ".join(f"{low} | {high} at {cut:.4g}" for low, high, cut in pairs)
+    function = {"probit": "Φ", "logit": "σ"}[link]
+    return f"P(y ≤ class) = {function}(cut − x·coefficients), {link} link, cut points {shown}"
 
 
 def _expected_logit(lower: Array, upper: Array, m: Array, v: Array) -> ExpectedLog:

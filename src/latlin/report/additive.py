@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from latlin.report.additive_words import AdditiveFacts, describe_additive, readable, response_words
+from latlin.report.additive_words import BINARY, AdditiveFacts, describe_additive, readable, response_words
 from latlin.report.charts import Chart, strip
 from latlin.report.markup import figure, number, opening, page_of, paragraph, section, table, text
 from latlin.report.sections import checks_table
@@ -16,7 +16,7 @@ from latlin.version import __version__
 
 #: levels of a term shown at most
 MOST = 40
-LEVELS = "The line of a level shows its difference from the first level of its column."
+LEVELS = "The line of a level shows its difference from {}."
 
 
 def render_additive(model: Any, title: str | None = None, facts: AdditiveFacts | None = None) -> str:
@@ -34,9 +34,12 @@ def render_additive(model: Any, title: str | None = None, facts: AdditiveFacts |
     parts = [_head(model, heading, facts)]
     if "fixed" in model.term_names_:
         family = {"gaussian": "linear", "bernoulli": "logistic"}.get(model.family, model.family)
-        meaning = coefficient_words(family, response_words(model), "the second class")
+        labels = model.classes_ if family in BINARY else None
+        meaning = coefficient_words(family, response_words(model), "a success" if labels is None else str(labels[1]))
         rows = model.effects().rows
-        levels = LEVELS if any("[T." in row["name"] for row in rows) else ""
+        named = [f"{label} ({column})" for column, label in model.references_.items()]
+        first = ", ".join(named) or "the first level of its column"
+        levels = LEVELS.format(first) if any("[T." in row["name"] for row in rows) else ""
         parts.append(section("Coefficients", paragraph(f"{meaning} {levels}".strip()), _effects(rows)))
     parts += [_term(model, name) for name in model.term_names_ if name != "fixed"]
     if facts.checks.checks:
@@ -73,7 +76,7 @@ def _effects(rows: list[dict[str, Any]]) -> str:
             if row["name"] != "Intercept"
             else "",
             f"{number(row['low'], 3)} … {number(row['high'], 3)}",
-            number(row["p_positive"], 3),
+            f"{row['p_positive']:.3f}",
         )
         for row in rows
     ]

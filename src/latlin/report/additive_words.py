@@ -54,7 +54,7 @@ class AdditiveFacts(NamedTuple):
         verdicts = [str(self.checks)] if self.checks.checks else []
         if self.approximation:
             word, _, reason = self.approximation.partition(": ")
-            verdicts.append(f"Approximation: {word}." + ("" if word == "accurate" else f" {reason}."))
+            verdicts.append(f"Approximation: {word}" + ("." if word == "accurate" else f": {reason}."))
         return [*self.sentences, *verdicts]
 
 
@@ -156,7 +156,9 @@ def _coefficients(model: Any, what: str) -> list[str]:
         verb, words = _effect(model, name, lines)
         found.setdefault(verb, []).append(words)
     said = [f"{verb} {_listed(names)}" for verb, names in found.items() if verb]
-    sentences = [f"Given the other terms, {what} {', '.join(said)}."] if said else []
+    alone = len(columns) == 1 and not crossed and len(model.term_names_) == 1
+    given = what.replace("the ", "The ", 1) if alone else f"Given the other terms, {what}"
+    sentences = [f"{given} {', '.join(said)}."] if said else []
     if "" in found:
         sentences.append(f"No clear effect: {_listed(found[''])}.")
     if crossed:

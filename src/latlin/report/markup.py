@@ -46,6 +46,7 @@ tbody th { font-weight: 500; min-width: 9.5em; overflow-wrap: anywhere; }
 .num { text-align: right; white-space: nowrap; }
 td.bar { width: 34%; min-width: 110px; }
 td.wide { overflow-wrap: normal; }
+.checks tbody th { min-width: 0; overflow-wrap: normal; }
 .checks small { display: block; color: var(--muted); font-size: .92em; }
 .failed { color: var(--warn); font-weight: 600; }
 .axis { position: relative; height: 1.4em; color: var(--muted); font-size: .8rem; }

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from latlin.distributed.opening import rowwise
 from latlin.factor.analysis.moments import BLOCK, posterior
-from latlin.factor.fit import fix_signs
+from latlin.factor.fit import fix_signs, latent_moments
 from latlin.numerics.arrays import numeric, summable
 from latlin.numerics.linalg import Array, LowRankNormal
 from latlin.numerics.options import whole
@@ -74,7 +74,7 @@ class FactorQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return np.asarray(summable("X", rows))
 
     @rowwise
-    def transform(self, X: Any, *, return_cov: bool = False) -> Any:
+    def transform(self, X: Any, *, return_std: bool = False, return_cov: bool = False) -> Any:
         """Posterior means of the latents.
 
         Parameters
@@ -82,6 +82,8 @@ class FactorQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         X : array-like of shape (n, d)
             Missing entries (NaN) are integrated out when the model was fitted with method="em"; other fits refuse
             them. `transform(impute(X))` gives the same means.
+        return_std : bool
+            Also return the posterior standard deviations, (n, K).
         return_cov : bool
             Also return the posterior covariance: (K, K), the same for every row, or (n, K, K) when entries of
             `X` are missing.
@@ -96,10 +98,10 @@ class FactorQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             raise ValueError("X contains NaN: fill it by impute(X), which gives the same latent means")
         if complete:
             means = density.latent_means(rows)
-            return (means, density.latent_precision().inverse()) if return_cov else means
+            return latent_moments(means, lambda: density.latent_precision().inverse(), return_std, return_cov)
         parts = [posterior(density, rows[i : i + BLOCK]) for i in range(0, len(rows), BLOCK)]
         means = np.concatenate([p.means for p in parts])
-        return (means, np.concatenate([p.covariances for p in parts])) if return_cov else means
+        return latent_moments(means, lambda: np.concatenate([p.covariances for p in parts]), return_std, return_cov)
 
     def inverse_transform(self, Z: Any) -> Array:
         """Means of the observations given latents: Z components_ + mean_."""

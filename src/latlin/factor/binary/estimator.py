@@ -136,9 +136,10 @@ class BinaryFactorAnalysis(
         self._store(binary_fit(rows, options, generator(self.random_state)))
         return self
 
-    def transform(self, X: Any) -> Array:
-        """Posterior probabilities that each factor is on, shape (n, n_active_)."""
-        return self._describe(X)[0]
+    def transform(self, X: Any, *, return_std: bool = False) -> Any:
+        """Posterior probabilities p that each factor is on, shape (n, n_active_); if asked with √(p (1 − p))."""
+        p = self._describe(X)[0]
+        return (p, np.sqrt(p * (1.0 - p))) if return_std else p
 
     def inverse_transform(self, S: Any) -> Array:
         """Means of the observations given activations, or probabilities of them: S components_."""

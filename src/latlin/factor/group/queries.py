@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from latlin.distributed.opening import rowwise
 from latlin.factor.analysis.moments import posterior as plug_in_posterior
+from latlin.factor.fit import latent_moments
 from latlin.factor.group.data import Labels, Name, Patterns, Views, find_patterns, is_views
 from latlin.factor.group.rows import multiply_by_label, outer_sums, product, weighted_sums
 from latlin.factor.group.updates import row_precisions
@@ -138,22 +139,22 @@ class GroupQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     factor_activity_: FactorActivity
 
     @rowwise
-    def transform(self, X: Any, *, return_cov: bool = False) -> Any:
+    def transform(self, X: Any, *, return_std: bool = False, return_cov: bool = False) -> Any:
         """Posterior of the latents of unseen samples, from all views or from some of them.
 
         Parameters
         ----------
         X : dict, list or matrix
             As given to `fit`. A dict may leave views out, a list may hold None for them; NaN marks missing entries.
-        return_cov : bool
-            Also return the posterior covariances.
+        return_std, return_cov : bool
+            Also return the posterior standard deviations, (n, K), or covariances, (n, K, K).
 
         Returns
         -------
-        ndarray of shape (n, K), or a pair of it and one of shape (n, K, K).
+        ndarray of shape (n, K), or a pair.
         """
         latents = self._latents(self._joined(X))
-        return (latents.mean, latents.covariance[latents.patterns.row]) if return_cov else latents.mean
+        return latent_moments(latents.mean, lambda: latents.covariance[latents.patterns.row], return_std, return_cov)
 
     def inverse_transform(self, Z: Any) -> Any:
         """Means of the observations given latents, in the form of the data given to `fit`."""

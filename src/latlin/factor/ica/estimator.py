@@ -146,9 +146,10 @@ class NoisyICA(NamedEvidence, LatentDraws, Archived, ClassNamePrefixFeaturesOutM
         self._store(ica_fit(np.ascontiguousarray(rows - mean), options, generator(self.random_state)), mean)
         return self
 
-    def transform(self, X: Any) -> Array:
-        """Posterior means of the sources, shape (n, n_sources_)."""
-        return self._describe(self._rows(X))[0]
+    def transform(self, X: Any, *, return_std: bool = False) -> Any:
+        """Posterior means of the sources, shape (n, n_sources_), and if asked their standard deviations."""
+        found = self.separate(X)
+        return (found.sources, found.std) if return_std else found.sources
 
     def separate(self, X: Any) -> Separation:
         """Posterior means and standard deviations of the sources, and the observations without them.

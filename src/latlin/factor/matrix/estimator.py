@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from latlin.factor.fit import LatentDraws, NamedEvidence, draw_gaussians
+from latlin.factor.fit import LatentDraws, NamedEvidence, latent_moments
 from latlin.factor.matrix.cells import CellUnits, codes_of, positions
 from latlin.factor.matrix.energies import Cells, Side, product_moments
 from latlin.factor.matrix.fit import MatrixProblem, MatrixState, SidePrior, begin, climb, place_rows
@@ -104,13 +104,13 @@ class MatrixFactorization(
         self.message_ = found.message
         return self
 
-    def transform(self, X: Any) -> Array:
-        """Posterior means of the latents u of rows, (n, K), the columns being as fitted."""
-        return self._place(X)[0].mean[:, : self.n_components]
+    def transform(self, X: Any, *, return_std: bool = False, return_cov: bool = False) -> Any:
+        """Posterior means of the latents u of rows, (n, K), the columns being as fitted.
 
-    def _draw_posterior(self, X: Any, count: int, rng: np.random.Generator) -> Array:
+        If asked, standard deviations, (n, K), or covariances, (n, K, K), come with them.
+        """
         rows, k = self._place(X)[0], self.n_components
-        return draw_gaussians(rows.mean[:, :k], rows.cov[:, :k, :k], count, rng)
+        return latent_moments(rows.mean[:, :k], lambda: rows.cov[:, :k, :k], return_std, return_cov)
 
     def score_samples(self, X: Any) -> Array:
         """A bound on (or approximation of) log p of the observed cells of every row, the columns being as fitted."""

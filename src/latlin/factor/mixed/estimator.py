@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from latlin.factor.fit import LatentDraws, NamedEvidence
+from latlin.factor.fit import LatentDraws, NamedEvidence, latent_moments
 from latlin.factor.mixed.columns import (
     BESIDE,
     TYPES,
@@ -215,10 +215,10 @@ class MixedFactorAnalysis(
         if said:
             alert(self.finding_, MisfitWarning)
 
-    def transform(self, X: Any, *, return_cov: bool = False) -> Any:
-        """Posterior means of the latents, (n, K), and with `return_cov` their covariances, (n, K, K)."""
+    def transform(self, X: Any, *, return_std: bool = False, return_cov: bool = False) -> Any:
+        """Posterior means of the latents, (n, K); if asked with standard deviations or covariances, (n, K, K)."""
         means, covs, _ = self._posterior(X)
-        return (means, covs) if return_cov else means
+        return latent_moments(means, lambda: covs, return_std, return_cov)
 
     def score_samples(self, X: Any) -> Array:
         """A bound on (or approximation of) log p(observed entries) of every row, constants included."""

@@ -99,7 +99,7 @@ class Gap(NamedTuple):
         i, j = int(np.argmax(self.mean + self.mean_margin)), int(np.argmax(np.abs(self.log_ratio) + self.ratio_margin))
         low, high = np.exp(self.log_ratio[j] + self.ratio_margin[j] * np.array([-1.0, 1.0]))
         off = self.mean[i] > MEAN_OFF or abs(self.log_ratio[j]) > np.log(RATIO_OFF)
-        return ("" if off else "so few draws cannot exclude it (raise n): ") + (
+        return ("" if off else "too few draws to be sure (take more, by diagnose(n) or --draws): ") + (
             f"against the corrected moments the mean of {self._name(i)} is off by {self.mean[i]:.2g} ± "
             f"{self.mean_margin[i]:.1g} sd, and the sd of {self._name(j)} by a factor {np.exp(self.log_ratio[j]):.2g} "
             f"({low:.2g} to {high:.2g})"
@@ -124,7 +124,7 @@ def moment_gap(mean: Array, variance: Array, corrected: CorrectedMoments, names:
 class Findings(NamedTuple):
     """What the verdict is made of.
 
-    `even` is the effective share of the posterior's own draws; `divergence` what KL(q‖p) is at least, in nat a
+    `even` is the effective share of the posterior's own draws; `divergence` what KL(q‖p) is at least, in nat per
     coordinate.
     """
 
@@ -179,7 +179,7 @@ def _weights(found: Findings) -> str:
         return f"k̂ = {found.k_hat:.2f} is above {LARGEST_K}: the weights of draws are too uneven"
     if found.corrected_k_hat > LARGEST_K:
         return f"wider draws find weights with k̂ = {found.corrected_k_hat:.2f}: there is mass that draws hardly cover"
-    return f"only {found.corrected_ess:.0f} effective draws: raise n"
+    return f"only {found.corrected_ess:.0f} effective draws (take more, by diagnose(n) or --draws)"
 
 
 #: numbers in a block of draws, and the largest covariance that is corrected as a matrix
