@@ -236,19 +236,18 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
 
     def summary(self, coverage: float = 0.9) -> Effects:
         """The coefficients with their intervals, and below them the hyperparameters and the evidence."""
-        check_is_fitted(self, "posterior_")
         table = self.effects(None, coverage=coverage)
         stated = f"log evidence {self.log_evidence_:.3f} ({self.evidence_kind_})"
         kind = {"none": "no absolute evidence (a prior is flat)"}.get(self.evidence_kind_, stated)
         sizes = "; ".join(f"{part.label}: {part.size} coefficients" for part in self._parts if part.label != "fixed")
         learnt = repr(self.hyperparameters_) if len(self.hyperparameters_) else ""
         pairs = ", ".join(f"{column} with {label}" for column, label in self.references_.items())
-        compared = f"Levels are compared: {pairs}." if pairs else ""
+        compared = f"Levels are compared: {pairs}." * bool(pairs)
         cuts = self._family.cut_words(table.rows, self.hyperparameters_.rows, self.classes_)
         lines = [compared, cuts, learnt, sizes, f"{kind}; {self.message_}", getattr(self, "finding_", "")]
         title = f"{self.formula or self._read_.response.y}, family {self._family.name}"
-        state = "" if self.converged_ else ", NOT converged"
-        return Effects(table.rows, coverage, title + self._scale_words() + state, "\n".join(filter(None, lines)))
+        title += self._scale_words() + ("" if self.converged_ else ", NOT converged")
+        return Effects(table.rows, coverage, title, "\n".join(filter(None, lines)))
 
     def _scale_words(self) -> str:
         """What coefficients change, and which class counts as a success."""
