@@ -109,10 +109,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         "classes_",
         "posterior_",
         "hyperparameters_",
-        "n_features_in_",
-        "dispersion_?",
-        "finding_?",
-        "family_checks_?",
+        *("n_features_in_", "dispersion_?", "finding_?", "family_checks_?"),
     )
 
     def __init__(
@@ -241,26 +238,23 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
 
     def summary(self, coverage: float = 0.9) -> Effects:
         """The coefficients with their intervals, and below them the hyperparameters and the evidence."""
-        check_is_fitted(self, "posterior_")
         table = self.effects(None, coverage=coverage)
-        kind = {"none": "no absolute evidence (a prior is flat)"}.get(
-            self.evidence_kind_, f"log evidence {self.log_evidence_:.3f} ({self.evidence_kind_})"
-        )
+        stated = f"log evidence {self.log_evidence_:.3f} ({self.evidence_kind_})"
+        kind = {"none": "no absolute evidence (a prior is flat)"}.get(self.evidence_kind_, stated)
         sizes = "; ".join(f"{part.label}: {part.size} coefficients" for part in self._parts if part.label != "fixed")
         learnt = repr(self.hyperparameters_) if len(self.hyperparameters_) else ""
         pairs = ", ".join(f"{column} with {label}" for column, label in self.references_.items())
-        compared = f"Levels are compared: {pairs}." if pairs else ""
+        compared = f"Levels are compared: {pairs}." * bool(pairs)
         cuts = self._family.cut_words(table.rows, self.hyperparameters_.rows, self.classes_)
         lines = [compared, cuts, learnt, sizes, f"{kind}; {self.message_}", getattr(self, "finding_", "")]
         title = f"{self.formula or self._read_.response.y}, family {self._family.name}"
-        state = "" if self.converged_ else ", NOT converged"
-        return Effects(table.rows, coverage, title + self._scale_words() + state, "\n".join(filter(None, lines)))
+        title += self._scale_words() + ("" if self.converged_ else ", NOT converged")
+        return Effects(table.rows, coverage, title, "\n".join(filter(None, lines)))
 
     def _scale_words(self) -> str:
         """What coefficients change, and which class counts as a success."""
         labels = self.classes_ if self._family.binary else None
-        success = "" if labels is None else f"{self._read_.response.y} = {labels[1]}"
-        words = self._family.scale_words(success)
+        words = self._family.scale_words("" if labels is None else f"{self._read_.response.y} = {labels[1]}")
         return f"; coefficients change {words}" if words else ""
 
     def effects(self, name: str | None = None, *, coverage: float = 0.9, frame: Any = None) -> Effects:
@@ -436,9 +430,9 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
 
     def quantile_residuals(self, frame: Any, *, marginal: Any = None, random_state: RandomState = 0) -> Array:
         """Randomised quantile residuals of each row's own response: standard normal if the model is right."""
-        parts, _, _ = self._predict_latents(frame, marginal)
         observed = observe(self._read_.response, self._family, frame, self.classes_)
-        return residuals_of(predict.transforms(parts, self._family, observed, generator(random_state)))
+        parts, rng = self._predict_latents(frame, marginal)[0], generator(random_state)
+        return residuals_of(predict.transforms(parts, self._family, observed, rng))
 
     def score(self, frame: Any, y: Any = None) -> float:
         """The mean log predictive density of the rows' own responses; larger is better."""

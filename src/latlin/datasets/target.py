@@ -134,9 +134,9 @@ class Target:
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Target:
         """Back from a JSON object."""
-        others = (str(stored.get(name, "")) for name in ("beside", "exposure"))
+        beside, exposure = (str(stored.get(name, "")) for name in ("beside", "exposure"))
         levels, quantile = tuple(map(str, stored["levels"])), float(stored.get("quantile", 0.5))
-        return cls(str(stored["name"]), str(stored["family"]), levels, *others, quantile)
+        return cls(str(stored["name"]), str(stored["family"]), levels, beside, exposure, quantile)
 
 
 def guess_family(series: Series) -> Guess:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from latlin.numerics.arrays import Array
@@ -184,7 +185,7 @@ def check_coverage(pit: Array, level: float = 0.9) -> Check:
     return Check("coverage", True, said)
 
 
-def check_quantile(below: Array, level: float) -> Check:
+def check_quantile(below: NDArray[np.bool_], level: float) -> Check:
     """Whether as many held-out rows lie below their predicted quantile as should.
 
     Parameters

@@ -103,7 +103,7 @@ class Predictive(ABC):
         return block, self._m[sites], self._v[sites], shape
 
 
-def class_pit(probabilities: Array, place: Array, rng: np.random.Generator) -> Array:
+def class_pit(probabilities: Array, place: NDArray[np.int64], rng: np.random.Generator) -> Array:
     """Transforms of classes, at `place` among the columns: drawn evenly between P(before it) and P(up to it)."""
     row = np.arange(len(probabilities))
     table = np.cumsum(probabilities, axis=1)

@@ -351,7 +351,8 @@ def predict_column(column: Column, m: Array, v: Array, values: dict[str, Any], t
     if trials is not None:
         known = ~np.isnan(trials)
         counted = _with_trials(column, kind, np.where(known, trials, 1.0)).predictive(m.ravel(), v.ravel())
-        return Prediction(*(np.where(known, part, np.nan) for part in (counted.mean, np.sqrt(counted.variance))), none)
+        mean, sd = (np.where(known, part, np.nan) for part in (counted.mean, np.sqrt(counted.variance)))
+        return Prediction(mean, sd, none)
     found: Any = kind.predictive(m.ravel(), v.ravel())
     if not column.levels:
         # noise without a mean, such as Cauchy's, is symmetric about η
