@@ -390,8 +390,7 @@ class Potential(ABC):
                 raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array)].flat[0]}")
             if name != "mean" and array.size and array.min() < 0:
                 raise ValueError(f"{name} must not be negative, got {array.min():g}")
-        size = self.size
-        sites = () if size is None else (size,)
+        sites = () if (size := self.size) is None else (size,)
         if all(array.shape == sites for array in arrays.values()) and sites:
             return self, [np.ascontiguousarray(array) for array in arrays.values()], sites
         try:
