@@ -3,7 +3,8 @@
 Five inputs, the decision of `gp.py`, constant × squared exponential kernel with one length per input, learnt. GPyTorch
 learns kernel, inducing inputs and posterior by Adam on batches of 1,024 rows (its manual's learning rate of 0.01, and
 0.05, which does better here); its link is probit, its numbers are of single precision. Held-out log probability is the
-mean over 5,000 rows. A pass is one sum over all rows; a kernel step is one evaluation of the bound and its gradient.
+mean over 5,000 rows. A pass is one sum over all rows; a kernel step is one evaluation of the bound and its gradient: it
+costs the rows, a Gram matrix and variances per covariance it tries, and slopes: products of n·M² on n sampled rows.
 
     python benchmarks/gp_scale.py [--rows 20000 100000] [--points 150 500] [--peers] [--epochs 10]
     python benchmarks/gp_scale.py --rows 1000000 --points 200
@@ -33,7 +34,7 @@ from _suite import run_alone
 from _table import environment, table
 from _task import DATA, Task, Trial, by
 from latlin.distributed.blocks import LocalBlocks
-from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor, Inducing, Vecchia
+from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor, Inducing, Vecchia, inducing_model
 
 KERNEL = ConstantKernel(4.0) * RBF([2.0] * 5)
 BATCH = 1024
@@ -186,8 +187,9 @@ def write_rows(n: int, folder: str) -> None:
         x[first:last], y[first:last] = data(last - first, seed=2 + first)
 
 
-def fit_mapped(folder: str, points: int) -> tuple[float, float, float, int, int, float]:
-    """Seconds by the clock and of the processor, peak GiB of this process, passes, kernel steps, held-out score."""
+def fit_mapped(folder: str, points: int) -> tuple[float, float, float, int, int, float, float]:
+    """Seconds (clock, processor), peak GiB of this process, passes, kernel steps, covariances of each, held out."""
+    tried = count_covariances()
     x, y = (np.load(f"{folder}/{name}.npy", mmap_mode="r") for name in "xy")
     plain = LocalBlocks.of(x, y, rows=min(-(-len(x) // PARTS), 20_000))
     blocks = Counted(plain.whole, plain.rows)
@@ -198,7 +200,21 @@ def fit_mapped(folder: str, points: int) -> tuple[float, float, float, int, int,
     model.fit(blocks)
     took, processor = time.perf_counter() - began, time.process_time() - processor
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return took, processor, peak, len(blocks.passes), len(model.traces_[0]), of_ours(model)
+    steps = len(model.traces_[0])
+    return took, processor, peak, len(blocks.passes), steps, float(np.mean(tried)), of_ours(model)
+
+
+def count_covariances() -> list[int]:
+    """A list to which every fit on rows in memory adds the covariances that it tried."""
+    plain, tried = inducing_model.alternate, []
+
+    def counted(*arguments: Any) -> Any:
+        found = plain(*arguments)
+        tried.append(12 if found is None else found.n_iter)
+        return found
+
+    inducing_model.alternate = counted
+    return tried
 
 
 def draw(found: list[tuple[Any, ...]], points: int) -> None:
@@ -239,6 +255,7 @@ def main() -> None:
             "peak GiB",
             "passes over all rows",
             "kernel steps",
+            "covariances per step",
             "held-out log probability",
         )
         print(table(heads, scaling(options.rows, options.points[0])))

@@ -166,7 +166,7 @@ def test_rows_in_blocks_are_left_out_where_they_are(family):
 @pytest.mark.parametrize("together", [100_000, 150])
 @pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
 def test_groups_of_rows_in_blocks_are_left_out(family, together, monkeypatch):
-    """Rows of a label are in all blocks; of `h` the coefficients are fewer than the rows, of `pair` the rows are fewer."""
+    """Labels are in all blocks; of `h` the coefficients are fewer than the rows, of `pair` the rows are fewer."""
     monkeypatch.setattr("latlin.additive.loo.TOGETHER", together)
     frame = {**_frame(family), "pair": np.arange(N) % 300}
     engine = "auto" if family == "gaussian" else engines.GaussianKL(tol=1e-8)

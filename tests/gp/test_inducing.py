@@ -203,8 +203,35 @@ def test_alternation_ends_at_the_optimum_of_the_engine(name):
         np.testing.assert_allclose(mine, theirs, atol=1e-6)
     again = alternate(whole.model, found.mean, found.density.structure.precision, 1e-3)
     assert again.n_iter == 1
+
+
+@pytest.mark.parametrize("name", ["logit", "poisson"])
+def test_what_the_bound_may_gain_yet_is_not_less_than_what_it_gains(name):
+    """The estimate of the module, from γ that are off by up to a tenth, against the optimum."""
+    X = np.random.default_rng(0).uniform(-2, 2, (400, 2))
+    setting, fitter = fitter_of(name, X, observed(name, X), X[:12])
+    whole = fitter.fit(setting).posterior
+    rows, rng = whole.model.sites[0].H, np.random.default_rng(1)
+    for off in (0.1, 0.02):
+        gamma = whole.sites.gamma * rng.uniform(1 - off, 1 + off, 400)
+        precision = cholesky(np.eye(12) + rows.T @ (gamma[:, None] * rows))
+        ended = [alternate(whole.model, whole.mean, precision, 0.0, gap, gamma) for gap in (1.0, 1e-2, 1e-4, 1e-6)]
+        for gap, found in zip((1.0, 1e-2, 1e-4, 1e-6), ended, strict=True):
+            assert -1e-9 < whole.log_evidence - found.log_evidence < gap
+            assert f"within {gap:.1e} of the optimum" in found.message
+        assert ended[0].n_iter == 1 < ended[-1].n_iter
+
+
+def test_too_small_a_curvature_is_noticed():
+    X = np.random.default_rng(0).uniform(-2, 2, (400, 2))
+    setting, fitter = fitter_of("logit", X, observed("logit", X), X[:12])
+    whole = fitter.fit(setting).posterior
     # with far too small a curvature the means go astray, which is noticed
-    assert alternate(whole.model, np.zeros(12), cholesky(0.01 * np.eye(12)), 1e-7) is None
+    assert alternate(whole.model, np.zeros(12), cholesky(0.01 * np.eye(12)), 1e-7, 0.0, np.ones(400)) is None
+    # one that is not said to belong to the sites is replaced by theirs first
+    tenth = cholesky(np.eye(12) + 0.1 * (np.linalg.inv(whole.covariance()) - np.eye(12)))
+    assert alternate(whole.model, np.zeros(12), tenth, 1e-7, 0.0, 0.1 * whole.sites.gamma) is None
+    assert alternate(whole.model, np.zeros(12), tenth, 1e-7).log_evidence == pytest.approx(whole.log_evidence, abs=1e-9)
 
 
 def test_learning_comes_near_the_exact_process():

@@ -46,3 +46,13 @@ def test_gradients_in_inputs_are_those_of_differences(kernel):
         down[m, d] -= h
         slope = np.sum(G * (cross(kernel, X, up) - cross(kernel, X, down))) / (2 * h)
         assert found[m, d] == pytest.approx(slope, rel=1e-6, abs=1e-7)
+
+
+@pytest.mark.parametrize(("length", "shift"), [(1.0, 1e6), (1e-3, 0.0), ([3.0, 1e-4], -50.0)])
+def test_inputs_far_from_the_origin_or_apart_lose_no_digits(length, shift):
+    rng = np.random.default_rng(2)
+    X, Z = shift + rng.standard_normal((9, 2)), shift + rng.standard_normal((4, 2))
+    Z[0] = X[0] + 1e-4 * np.ravel(length)[0]
+    kernel = kernels.ConstantKernel(2.0) * kernels.RBF(length)
+    apart = (X[:, None] - Z) / length
+    np.testing.assert_allclose(cross(kernel, X, Z), 2.0 * np.exp(-0.5 * (apart**2).sum(axis=2)), rtol=1e-11)

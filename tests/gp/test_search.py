@@ -12,7 +12,7 @@ import latlin
 from gp_problems import KERNEL, inputs, targets
 from latlin import potentials
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor
-from latlin.gp.search import Found, maximise_evidence
+from latlin.gp.search import Found, go_on, maximise_evidence
 from latlin.gp.setting import Likelihood, Setting
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.priors import Flat
@@ -166,3 +166,42 @@ def test_a_search_that_cannot_begin_says_why():
     earlier = Found(setting, object(), np.zeros(1), True, 1, "", None)
     with pytest.raises(ValueError, match="the precision has no factor"):
         maximise_evidence(setting, Broken(), "l-bfgs-b", 0, 5, np.random.default_rng(0), False, None, earlier)
+
+
+def bent(theta):
+    """A quartic valley, its gradient and its minimum at (1, 1, 0)."""
+    x, y, z = theta
+    value = 50.0 * (y - x**2) ** 2 + (1.0 - x) ** 2 + z**2
+    slope = [-200.0 * x * (y - x**2) - 2.0 * (1.0 - x), 100.0 * (y - x**2), 2.0 * z]
+    return 3.0 + value, np.array(slope)
+
+
+def test_a_search_goes_on_from_a_known_spread_and_ends_where_little_is_promised():
+    free = np.tile([-5.0, 5.0], (3, 1))
+    curved = np.array([[202.0, -100.0, 0.0], [-100.0, 50.0, 0.0], [0.0, 0.0, 1.0]]) * 2.0
+    calls = []
+
+    def counted(theta):
+        calls.append(theta)
+        return bent(theta)
+
+    near = go_on(counted, np.array([1.02, 1.05, 0.3]), np.linalg.inv(curved), free, 1e-6, 100)
+    assert near.converged
+    assert near.value == pytest.approx(-3.0, abs=1e-5)
+    assert len(calls) == near.n_iter + 1 < 8
+    # from a spread that is far too wide, and far away, it takes longer
+    far = go_on(bent, np.array([-1.0, 2.0, 3.0]), 1e3 * np.eye(3), free, 1e-9, 100)
+    assert far.converged
+    assert far.value == pytest.approx(-3.0, abs=1e-6)
+    held = go_on(
+        bent, np.array([0.3, 0.2, 2.0]), np.eye(3), np.array([[-5.0, 0.5], [-5.0, 5.0], [1.0, 5.0]]), 1e-9, 100
+    )
+    # min over x ≤ ½ and z ≥ 1, where y = x²: 3 + ¼ + 1
+    assert held.value == pytest.approx(-4.25, abs=1e-6)
+    assert not go_on(bent, np.array([-1.0, 2.0, 3.0]), np.eye(3), free, 1e-12, 2).converged
+
+
+def test_the_spread_of_a_search_is_shared_among_more_rows():
+    found = Found(None, None, None, True, 1, "", spread=np.eye(2), rows=100)
+    np.testing.assert_allclose(found.spread_with(400), 0.25 * np.eye(2))
+    assert found.spread_with(0) is None

@@ -72,7 +72,7 @@ def test_marginals_of_many_inputs_are_those_of_few(monkeypatch):
     np.testing.assert_allclose(model.predict_latent(new), by_solves[0], rtol=1e-12)
 
 
-def test_equal_inputs_share_a_value():
+def test_equal_inputs_share_a_value(tmp_path):
     X, y, new = rows(40)
     twice, labels = np.concatenate([X, X[:10]]), np.concatenate([y, y[:10] + 0.2])
     merged = fitted(twice, labels, "gaussian", "auto", Vecchia(100))
@@ -81,6 +81,10 @@ def test_equal_inputs_share_a_value():
     assert merged.leave_one_out().shape == (50,)
     np.testing.assert_allclose(merged.predict(new), exact.predict(new), atol=1e-5)
     assert merged.log_evidence_ == pytest.approx(exact.log_evidence_, abs=1e-4)
+    merged.save(tmp_path / "merged")
+    again = load(tmp_path / "merged")
+    np.testing.assert_allclose(again.predict(new), merged.predict(new), atol=1e-9)
+    np.testing.assert_allclose(again.leave_one_out(), merged.leave_one_out(), atol=1e-9)
 
 
 def test_white_noise_of_the_kernel_is_not_shared():

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import digamma, gammaln, polygamma
+from scipy.special import betaln, digamma, gammaln, polygamma
 
 from latlin.hyper import Evaluation, Hyperparameter, Space, integrate, maximise
+from latlin.hyper.axes import Axes, axes_at
 from latlin.hyper.optimum import find_optimum, hessian_at
-from latlin.hyper.rules import _telling, axes_at
+from latlin.hyper.rules import _telling
 from latlin.hyper.space import Objective
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.priors import Flat, Gamma, HalfCauchy, HalfNormal, LogNormal
@@ -123,6 +124,15 @@ def test_wide_lattices_of_densities_near_a_normal():
     np.testing.assert_allclose(column(learnt, "mean"), density.mean, atol=2e-3 * density.sd.max())
     np.testing.assert_allclose(column(learnt, "sd"), density.sd, rtol=0.01)
     assert density.calls < 60
+
+
+def test_points_along_the_axes_are_enough_for_densities_near_a_normal():
+    density = LogGammas(2, low=300.0)
+    learnt = integrate(density.space, density, method="composite")
+    assert "a design of 5 points" in learnt.message
+    assert abs(learnt.log_evidence) < learnt.error < 0.05
+    assert np.all(np.abs(column(learnt, "mean") - density.mean) < 0.002 * density.sd)
+    np.testing.assert_allclose(column(learnt, "sd"), density.sd, rtol=0.005)
 
 
 def test_importance_sampling():
@@ -288,6 +298,64 @@ def test_designs_grow_where_they_are_unsure():
     assert "may be off" not in learnt.message
     # the design alone has 30 points after a search of 12 fits
     assert 42 < density.calls < 100
+
+
+class BetaPrimes:
+    """Independent numbers with the density xᵃ⁻¹(1 + x)⁻ᵃ⁻ᵇ/B(a, b): long tails, as those of scales of few levels."""
+
+    def __init__(self, a, b):
+        self.a, self.b = np.array(a), np.array(b)
+        self.names = [f"x{j}" for j in range(len(a))]
+        self.space = Space([Hyperparameter(name, 0.5, Flat()) for name in self.names])
+        self.calls = 0
+
+    def __call__(self, values, before, slopes):
+        self.calls += 1
+        x = np.array([values[name] for name in self.names])
+        value = np.sum((self.a - 1.0) * np.log(x) - (self.a + self.b) * np.log1p(x) - betaln(self.a, self.b))
+        slope = (self.a - 1.0) / x - (self.a + self.b) / (1.0 + x)
+        return Evaluation(float(value), dict(zip(self.names, slope, strict=True)) if slopes else None, None)
+
+    @property
+    def mean(self):
+        return self.a / (self.b - 1.0)
+
+    @property
+    def sd(self):
+        return np.sqrt(self.a * (self.a + self.b - 1.0) / (self.b - 2.0)) / (self.b - 1.0)
+
+
+@pytest.mark.parametrize(("a", "b"), [((1.0, 1.0, 1.5, 2.0), (3.0, 3.5, 4.0, 8.0)), ((5.0,) * 5, (3.0,) * 5)])
+def test_designs_follow_long_tails_of_scales(a, b):
+    density = BetaPrimes(a, b)
+    learnt = integrate(density.space, density, method="composite")
+    assert abs(learnt.log_evidence) < learnt.error < 0.15
+    assert np.all(np.abs(column(learnt, "mean") - density.mean) < 0.02 * density.sd)
+    np.testing.assert_allclose(column(learnt, "sd"), density.sd, rtol=0.05)
+    # the mixture has numbers and squares, on which variances of coefficients depend
+    points = np.array([[c.values[name] for name in density.names] for c in learnt.components])
+    share = np.array([c.share for c in learnt.components])
+    np.testing.assert_allclose(share @ points, column(learnt, "mean"), rtol=0.02)
+    spread = np.sqrt(share @ (points - share @ points) ** 2)
+    np.testing.assert_allclose(spread, column(learnt, "sd"), rtol=0.08)
+    assert density.calls < 140
+
+
+def test_drawn_in_coordinates_of_an_axis():
+    """They go both ways, the map rises, and the falls that gave it are ½z²; a light tail on both sides leaves t."""
+    rng = np.random.default_rng(0)
+    up, down = np.array([1.29, 1.0, 1.2, 0.8]), np.array([0.77, 1.21, 1.15, 0.9])
+    axes = Axes(rng.standard_normal(4), np.eye(4), up, down, long_tails=True)
+    u = axes.centre + np.linspace(-12.0, 12.0, 97)[:, None] * np.ones(4)
+    z = axes.drawn_in(u)
+    assert np.all(np.diff(z, axis=0) > 0.0)
+    step = 1e-5
+    across = (axes.drawn_in(u + step) - axes.drawn_in(u - step)) / (2.0 * step)
+    np.testing.assert_allclose(across * axes.stretch(z), 1.0, atol=1e-6)
+    at = axes.drawn_in(np.stack([axes.centre + np.sqrt(2.0), axes.centre - np.sqrt(2.0)]))
+    # both tails of the third axis are long, and the falls there are 1/s²
+    np.testing.assert_allclose(0.5 * at[:, 2] ** 2, [1.2**-2, 1.15**-2], rtol=1e-9)
+    np.testing.assert_allclose(z[:, 3], axes.unscaled(u)[:, 3])
 
 
 def test_points_that_tell_most_are_not_alike():

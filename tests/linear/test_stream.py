@@ -9,6 +9,7 @@ from latlin.linear import (
     BayesianPoissonRegression,
     BayesianProbitRegression,
 )
+from latlin.priors import HalfNormal
 from linear_data import predictor, responses
 
 N = 150
@@ -99,3 +100,42 @@ def test_what_belongs_to_the_rows_of_a_fit_does_not_outlive_them():
     model = BayesianPoissonRegression(prior_scale=1.0).fit(X[:50], Y["counts"][:50])
     assert model.dispersion_ > 0.0
     assert not hasattr(model.partial_fit(X[50:60], Y["counts"][50:60]), "dispersion_")
+
+
+@pytest.mark.parametrize("ard", [False, True])
+def test_scales_of_a_gaussian_stream_are_learnt_on_from_all_rows(ard):
+    priors = {"prior_scale": HalfNormal(3.0), "noise_scale": HalfNormal(2.0)}
+    options = {"fit_intercept": False, "standardise": False, "hyperparameters": "maximise", "priors": priors}
+    model, Z = stream(BayesianLinearRegression(ard=ard, **options), Y["numbers"], [40, 20, 90])
+    batch = BayesianLinearRegression(ard=ard, **options).fit(Z, Y["numbers"])
+    np.testing.assert_allclose(model.prior_scale_, batch.prior_scale_, rtol=1e-3)
+    np.testing.assert_allclose(model.noise_scale_, batch.noise_scale_, rtol=1e-4)
+    np.testing.assert_allclose(model.coef_, batch.coef_, rtol=1e-4)
+    np.testing.assert_allclose(model.coef_std_, batch.coef_std_, rtol=1e-4)
+    assert model.log_evidence_ == pytest.approx(batch.log_evidence_, abs=1e-5)
+
+
+def test_a_stream_of_labels_learns_its_scale_on():
+    """The first rows hardly say how large the weights are; a scale that stayed would shrink them for ever."""
+    rng = np.random.default_rng(3)
+    rows, weights = rng.standard_normal((600, 6)), 3.0 * rng.standard_normal(6)
+    labels = rng.random(600) < 1.0 / (1.0 + np.exp(-rows @ weights))
+    whole = BayesianLogisticRegression(standardise=False, hyperparameters="maximise").fit(rows, labels)
+    model = BayesianLogisticRegression(standardise=False)
+    scales = []
+    for start in range(0, 600, 20):
+        model.partial_fit(rows[start : start + 20], labels[start : start + 20], classes=[False, True])
+        scales.append(model.prior_scale_)
+    assert len(set(scales)) > 5
+    assert abs(np.log(scales[-1] / whole.prior_scale_)) < 0.5 * abs(np.log(scales[0] / whole.prior_scale_))
+    fixed = BayesianLogisticRegression(standardise=False, prior_scale=scales[0])
+    for start in range(0, 600, 20):
+        fixed.partial_fit(rows[start : start + 20], labels[start : start + 20], classes=[False, True])
+    assert np.linalg.norm(model.coef_ - whole.coef_) < 0.8 * np.linalg.norm(fixed.coef_ - whole.coef_)
+
+
+def test_scales_that_are_given_stay():
+    model, _ = stream(BayesianLinearRegression(prior_scale=0.7), Y["numbers"], [40, 20, 90])
+    assert model.prior_scale_ == 0.7
+    model, _ = stream(BayesianLinearRegression(noise_scale=0.7), Y["numbers"], [40, 20, 90])
+    assert model.noise_scale_ == 0.7

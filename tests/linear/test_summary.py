@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
+from latlin import load
+from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression, SparseRegression
 from linear_data import responses
 
 X, Y = responses()
@@ -106,3 +107,27 @@ def test_probabilities_of_a_sign_are_probabilities():
     x = rng.standard_normal((200, 1))
     rows = BayesianLinearRegression().fit(x, -5.0 * x[:, 0] + 0.1 * rng.standard_normal(200)).summary().rows
     assert all(0.0 <= row["p_positive"] <= 1.0 for row in rows)
+
+
+def test_a_loose_bound_of_a_wide_sparse_model_is_told_beside_an_estimate(tmp_path):
+    """Expectation propagation is nearer to the truth, which in few dimensions is an integral."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((20, 40))
+    y = rows[:, :2] @ [3.0, -2.0] + 0.5 * rng.standard_normal(20)
+    model = SparseRegression(prior_scale=0.3, noise_scale=0.5, fit_intercept=False, standardise=False).fit(rows, y)
+    estimate = model.estimated_log_evidence()
+    assert model.evidence_kind_ == "lower bound"
+    assert estimate > model.log_evidence_ + 0.5
+    assert f"estimates the log evidence as {estimate:.4f}" in str(model.summary())
+    given = {"prior_scale": 0.3, "noise_scale": 0.5, "fit_intercept": False, "standardise": False}
+    small = SparseRegression(engine="gkl", **given).fit([[1.0, 0.7]], [1.5])
+    w = np.linspace(-6.0, 6.0, 2401)
+    prior = np.exp(-np.abs(w) / 0.3) / 0.6
+    joint = norm.pdf(1.5, w[:, None] + 0.7 * w, 0.5) * prior[:, None] * prior
+    log_z = np.log(np.trapezoid(np.trapezoid(joint, w), w))
+    assert small.log_evidence_ < log_z
+    assert abs(small.estimated_log_evidence() - log_z) < 0.3 * (log_z - small.log_evidence_)
+    tall = SparseRegression(prior_scale=0.3, noise_scale=0.5, fit_intercept=False).fit(rows[:, :3], y)
+    assert "estimates the log evidence" not in str(tall.summary())
+    model.save(tmp_path / "sparse.latlin")
+    assert load(tmp_path / "sparse.latlin").estimated_log_evidence() is None

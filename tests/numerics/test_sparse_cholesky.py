@@ -80,6 +80,12 @@ def test_the_factor_answers_as_the_dense_inverse_does(matrix):
     np.testing.assert_allclose(np.einsum("dn,dn->n", white, white), np.einsum("dn,de,en->n", b, inverse, b), rtol=1e-9)
 
 
+@pytest.mark.parametrize("matrix", MATRICES)
+def test_products_from_the_entries_alone(matrix):
+    analysis, v = analyse(matrix), np.random.default_rng(0).standard_normal(matrix.shape[0])
+    np.testing.assert_allclose(analysis.times(analysis.values(matrix), v), matrix @ v, atol=1e-12)
+
+
 @pytest.mark.parametrize("matrix", MATRICES[::6])
 def test_variances_of_rows_whether_their_pairs_are_in_the_pattern_or_not(matrix):
     rows = sparse.csr_array(

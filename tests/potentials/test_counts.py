@@ -1,5 +1,6 @@
 """Distribution functions and quantiles of new counts, for every count family."""
 
+import mpmath as mp
 import numpy as np
 import pytest
 from scipy import stats
@@ -119,3 +120,43 @@ def test_probability_integral_transforms_of_its_own_draws_are_even(name) -> None
     shares = found.pit(found.sample(500, 0), 1)
     assert shares.shape == (500, 4)
     assert stats.kstest(shares.ravel(), "uniform").pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("k", "n", "s", "x"),
+    [
+        (3, 10, 5.0, -1.0),
+        (3, 10, 1e6, 0.3),
+        (10**6, 4 * 10**6, 50.0, -1.0),
+        (10**9, 4 * 10**9, 50.0, -1.1),
+        (2, 10**9, 3.0, -20.0),
+        (4, 4, 0.02, 30.0),
+        (1, 2, 0.01, -300.0),
+    ],
+)
+def test_beta_binomial_densities_do_not_cancel(k, n, s, x):
+    """Gamma functions of the size of the counts, against forty digits."""
+    with mp.workdps(40):
+        mu = 1 / (1 + mp.exp(-mp.mpf(x)))
+        a, b = s * mu, s * (1 - mu)
+        exact = mp.loggamma(n + 1) - mp.loggamma(k + 1) - mp.loggamma(n - k + 1) + mp.loggamma(s) - mp.loggamma(n + s)
+        exact = float(exact + mp.loggamma(k + a) - mp.loggamma(a) + mp.loggamma(n - k + b) - mp.loggamma(b))
+    sites = BetaBinomial([float(k)], [float(n)], s)
+    assert sites.log_density([x])[0] == pytest.approx(exact, rel=1e-12, abs=1e-13)
+    assert sites.expected_log([x], [1e-30]).value[0] == pytest.approx(exact, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize(("y", "lam", "x"), [(20000, 0.3, 9.9), (10**6, 0.49, 13.8), (10**9, 0.5, 20.723)])
+def test_generalised_poisson_densities_do_not_cancel(y, lam, x):
+    def psi(at):
+        theta = (1 - mp.mpf(lam)) * mp.exp(at)
+        return mp.log(theta) + (y - 1) * mp.log(theta + lam * y) - theta - lam * y - mp.loggamma(y + 1)
+
+    sites = GeneralisedPoisson([float(y)], lam)
+    with mp.workdps(60):
+        exact = [float(mp.diff(psi, mp.mpf(x), order)) for order in (0, 1, 2)]
+    first, second, _ = sites.derivatives([x])
+    assert sites.log_density([x])[0] == pytest.approx(exact[0], rel=1e-11)
+    assert sites.expected_log([x], [1e-20]).value[0] == pytest.approx(exact[0], rel=1e-11)
+    assert first[0] == pytest.approx(exact[1], rel=1e-9)
+    assert second[0] == pytest.approx(exact[2], rel=1e-9)

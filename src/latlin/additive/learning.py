@@ -26,6 +26,7 @@ from latlin.inference.forms.sparse import filling_plan
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import ConvergenceWarning, alert
+from latlin.numerics.memory import reuse_memory
 from latlin.numerics.options import file_path, one_of
 from latlin.numerics.rng import RandomState, generator
 from latlin.priors.base import Prior
@@ -91,14 +92,15 @@ def learn(
         again = found.held
         return found if again is None else found._replace(held=lambda others: again({**held, **others}))
 
-    if not free:
-        learnt = _held(evaluate({}, None, False), held)
-    elif manner == "maximise" or (manner == "auto" and not _cheap(problem, len(free))):
-        learnt = maximise(Space(free), evaluate, worth=ENOUGH, verbose=verbose)
-    else:
-        seed = random_state if isinstance(random_state, int) else 0
-        method = "quick" if manner == "auto" else "auto"
-        learnt = integrate(Space(free), evaluate, method=method, worth=ENOUGH, random_state=seed, verbose=verbose)
+    with reuse_memory():
+        if not free:
+            learnt = _held(evaluate({}, None, False), held)
+        elif manner == "maximise" or (manner == "auto" and not _cheap(problem, len(free))):
+            learnt = maximise(Space(free), evaluate, worth=ENOUGH, verbose=verbose)
+        else:
+            seed = random_state if isinstance(random_state, int) else 0
+            method = "quick" if manner == "auto" else "auto"
+            learnt = integrate(Space(free), evaluate, method=method, worth=ENOUGH, random_state=seed, verbose=verbose)
     normalised = not free or Space(free).normalised
     posterior = averaged_posterior(learnt, normalised=normalised or learnt.table.manner != "integrated")
     if any(part.flat for part in problem.parts):

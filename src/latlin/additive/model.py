@@ -32,6 +32,7 @@ from latlin.numerics.options import mapping, whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
+from latlin.potentials.predictive import residuals_of
 
 #: draws behind an interval of a response that is not Gaussian
 DRAWS = 4000
@@ -109,6 +110,9 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         "posterior_",
         "hyperparameters_",
         "n_features_in_",
+        "dispersion_?",
+        "finding_?",
+        "family_checks_?",
     )
 
     def __init__(
@@ -185,6 +189,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         self.hyperparameters_ = learnt.table
         self.n_features_in_ = len(self._parts)
         self._after_loading()
+        self.dispersion_, self.finding_, self.family_checks_ = problem.look_at_counts(posterior)
         return self
 
     def _after_loading(self) -> None:
@@ -246,7 +251,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         pairs = ", ".join(f"{column} with {label}" for column, label in self.references_.items())
         compared = f"Levels are compared: {pairs}." if pairs else ""
         cuts = self._family.cut_words(table.rows, self.hyperparameters_.rows, self.classes_)
-        lines = [compared, cuts, learnt, sizes, f"{kind}; {self.message_}"]
+        lines = [compared, cuts, learnt, sizes, f"{kind}; {self.message_}", getattr(self, "finding_", "")]
         title = f"{self.formula or self._read_.response.y}, family {self._family.name}"
         state = "" if self.converged_ else ", NOT converged"
         return Effects(table.rows, coverage, title + self._scale_words() + state, "\n".join(filter(None, lines)))
@@ -428,6 +433,12 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         parts, _, _ = self._predict_latents(frame, marginal)
         observed = observe(self._read_.response, self._family, frame, self.classes_)
         return predict.log_density(parts, self._family, observed)
+
+    def quantile_residuals(self, frame: Any, *, marginal: Any = None, random_state: RandomState = 0) -> Array:
+        """Randomised quantile residuals of each row's own response: standard normal if the model is right."""
+        parts, _, _ = self._predict_latents(frame, marginal)
+        observed = observe(self._read_.response, self._family, frame, self.classes_)
+        return residuals_of(predict.transforms(parts, self._family, observed, generator(random_state)))
 
     def score(self, frame: Any, y: Any = None) -> float:
         """The mean log predictive density of the rows' own responses; larger is better."""

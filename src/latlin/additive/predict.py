@@ -14,8 +14,9 @@ from latlin.additive.group import GroupPart
 from latlin.additive.problem import rows_of
 from latlin.additive.term import Part
 from latlin.numerics.arrays import Array
+from latlin.potentials.averaged import AveragedPredictive
 from latlin.potentials.base import Potential
-from latlin.potentials.predictive import nearest_interval
+from latlin.potentials.predictive import censored_pit, class_pit, nearest_interval
 
 
 class PredictedComponent(NamedTuple):
@@ -105,6 +106,21 @@ def log_density(parts: Sequence[PredictorMoments], family: ResponseFamily, obser
         for part in parts
     ]
     return np.asarray(logsumexp(np.stack(logs), axis=0))
+
+
+def transforms(
+    parts: Sequence[PredictorMoments], family: ResponseFamily, observed: ObservedResponse, rng: np.random.Generator
+) -> Array:
+    """Probability integral transforms of the rows' own observations: even on (0, 1) if the model is right."""
+    each: Any = [family.potential(observed, part.values).predictive(part.mean, part.variance) for part in parts]
+    described = each[0] if len(each) == 1 else AveragedPredictive(np.array([part.share for part in parts]), each)
+    if family.ordered or (family.binary and observed.trials is None):
+        table = np.asarray(sum(part.share * one.probabilities for part, one in zip(parts, each, strict=True)))
+        return class_pit(table, observed.y.astype(int), rng)
+    if observed.event is not None:
+        beside = [part for part in (observed.event, observed.upper) if part is not None]
+        return censored_pit(described, np.column_stack([observed.y, *beside]), rng)
+    return np.asarray(described.pit(observed.y, rng))
 
 
 def draw_predictors(

@@ -22,8 +22,10 @@ from latlin.datasets.gaps import fill_formula
 from latlin.datasets.table import need_pandas
 from latlin.densities.probed_precision import ProbedPrecisionCovariance
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
+from latlin.diagnostics.model_checks import Check
 from latlin.distributed.opening import is_large_frame
 from latlin.hyper.space import Evaluation, Hyperparameter
+from latlin.inference.diagnosis.dispersion import dispersion_about
 from latlin.inference.engine import Engine, site_form
 from latlin.inference.evidence.engine_terms import ExpectedEvidence, TiltedEvidence
 from latlin.inference.evidence.gradient import PrecisionSlopes
@@ -31,6 +33,7 @@ from latlin.inference.exact import noise_slope
 from latlin.inference.infer import infer
 from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
+from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.potentials.base import Potential
 from latlin.potentials.checks import told_by_rows
@@ -41,6 +44,8 @@ Moments = dict[tuple[int, int], tuple[NDArray[Any], Array]]
 SAVED = 0.67
 #: coefficients at most whose names messages use
 MOST_NAMES = 10_000
+#: rows that tell how counts vary
+MOST_ROWS = 5000
 #: rows of a part that tell it of the whole
 TOLD = 5_000
 
@@ -126,6 +131,22 @@ class AdditiveProblem:
     def n_rows(self) -> int:
         """Rows that a pass goes over."""
         return int(self.design.shape[0])
+
+    def look_at_counts(self, posterior: Posterior) -> tuple[float, str, tuple[Check, ...]]:
+        """How observations vary, where their family leaves that no freedom: Pearson's ratio, a finding, and a check.
+
+        Of many rows, evenly spaced ones are looked at; of rows in blocks none.
+        """
+        wider, one_trial = self.family.declared.wider, self.family.binary and self.observed.trials is None
+        if not wider or one_trial or self.n_rows != len(self.observed.y):
+            return np.nan, "", ()
+        rows = np.arange(0, self.n_rows, max(1, self.n_rows // MOST_ROWS))
+        at, weight = posterior.project(self.design[rows]), self.observed.weight
+        weight = np.ones(len(rows)) if weight is None else weight[rows]
+        found = dispersion_about(self.first_potential.select(rows), at.mean + self.offset[rows], at.variance, weight)
+        if said := found.words(wider):
+            alert(said, MisfitWarning)
+        return found.ratio, said, (found.check(wider),)
 
     @cached_property
     def first_model(self) -> LatentLinearModel:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from latlin.cli.screen import decimal, plain, plain_lines, steps
 from latlin.cli.screen import table as screen_table
 from latlin.datasets.gaps import named_columns
 from latlin.datasets.table import Frame, read_table
+from latlin.numerics.alerts import MisfitWarning
 from latlin.numerics.archive import load_with_card, save_with_card
 from latlin.potentials.checks import RefusedSites
 from latlin.report.additive import render_additive
@@ -183,7 +185,9 @@ def _fitted(frame: Frame, formula: str, families: Sequence[str], how: How) -> tu
     """The model of a formula, and why its family was chosen where there are several."""
     made = [AdditiveModel(formula, family, engine=how.engine) for family in families]
     try:
-        models = [model.fit(frame, graph=how.neighbours()) for model in made]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MisfitWarning)  # what is found of a family is among the facts
+            models = [model.fit(frame, graph=how.neighbours()) for model in made]
     except RefusedSites as error:
         # rows of a table are counted from one
         raise ValueError(error.of_rows(np.arange(1, len(frame) + 1))) from None

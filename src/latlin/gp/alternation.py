@@ -4,8 +4,15 @@
     P ← I + HᵀΓ̂H,   Γ̂ = −2 ∂⟨ψ⟩/∂s²
 
 Steps of the mean read the rows twice, N·M multiplications each; one covariance costs two products of N·M² (variances
-and a Gram matrix). With many rows per point the covariance hardly depends on itself, so that two or three of them do,
+and a Gram matrix). With many rows per point the covariance hardly depends on itself, so that one or two of them do,
 where steps in both together need six or more. The bound is followed and must not fall.
+
+How far it is below its optimum is known without a further product. With P = I + HᵀΓH and g the slope in the mean, to
+second order the bound gains ½gᵀP⁻¹g + ¼ tr Δ², Δ = C⁻ᵀ(P̂ − P)C⁻¹. With ρ_n = |γ̂_n − γ_n|/γ_n and s_nm = h_nᵀP⁻¹h_m,
+
+    tr Δ² ≤ Σ_nm ρ_nρ_m γ_nγ_m s_nm² ≤ Σ_n ρ_n²γ_n Σ_m γ_m s_nm² ≤ Σ_n ρ_n²γ_n s_nn,
+
+as 2ρ_nρ_m ≤ ρ_n² + ρ_m² and Σ_m γ_m h_m h_mᵀ = P − I.
 """
 
 from __future__ import annotations
@@ -42,9 +49,19 @@ class _MeanAtVariances(NamedTuple):
     x: Array
     expected: ExpectedLog
     slope: Array
+    #: gᵀP⁻¹g
+    size: float
+    variance: Array
 
 
-def alternate(model: LatentLinearModel, mean: Array, precision: Cholesky, tol: float) -> Posterior | None:
+def alternate(
+    model: LatentLinearModel,
+    mean: Array,
+    precision: Cholesky,
+    tol: float,
+    gap: float = 0.0,
+    gamma: Array | None = None,
+) -> Posterior | None:
     """The optimum, from the mean and the precision of a start; None where the bound falls or the steps do not suffice.
 
     Parameters
@@ -55,15 +72,25 @@ def alternate(model: LatentLinearModel, mean: Array, precision: Cholesky, tol: f
     precision : Cholesky
     tol : float
         Largest gradient entry of the bound at the end.
+    gap : float
+        What the bound may gain yet, in nats, at the end; it ends by either.
+    gamma : ndarray of shape (n,), optional
+        The γ of which the precision is made, where it is.
     """
     began, form = time.perf_counter(), sum_form(model)
     if form is None or len(form.here) != 1:
         return None
     projections, sites = form.here[0]
     trace: list[float] = []
-    gamma: Array | None = None
+    if gamma is None:
+        # the curvature of another fit may be far too small where its rows were few: that of all sites first
+        expected = sites.finite_expected_log(projections.times(mean), projections.variances(precision.factor))
+        if expected is None:
+            return None
+        gamma = -2.0 * expected.d_var
+        precision = cholesky(_precision(projections, gamma))
     while len(trace) < COVARIANCES:
-        found = _best_mean(projections, sites, mean, precision, SHARE * tol)
+        found = _best_mean(projections, sites, mean, precision, SHARE * tol, SHARE * gap)
         if found is None:
             return None
         mean, bound = found.m, float(found.expected.value.sum()) + _gaussian_terms(found.m, precision)
@@ -72,8 +99,10 @@ def alternate(model: LatentLinearModel, mean: Array, precision: Cholesky, tol: f
         trace.append(bound)
         before, gamma = gamma, -2.0 * found.expected.d_var
         left = float(np.abs(found.slope).max(initial=0.0))
-        target = None if left <= tol and _is_settled(before, gamma, precision, tol) else _precision(projections, gamma)
+        gain = _gain(before, gamma, found)
+        target = None if gain <= gap else _precision(projections, gamma)
         if target is None or max(left, _gradient(precision, target)) <= tol:
+            reached = f"within {gap:.1e} of the optimum" if target is None else f"gradient below {tol:.1e}"
             return Posterior(
                 model=model,
                 density=Gaussian(mean, PrecisionCovariance(DiagonalWhitening(np.ones(len(mean))), precision)),
@@ -84,7 +113,7 @@ def alternate(model: LatentLinearModel, mean: Array, precision: Cholesky, tol: f
                 n_iter=len(trace),
                 trace=np.array(trace),
                 elapsed=time.perf_counter() - began,
-                message=f"converged: gradient below {tol:.1e} after {len(trace)} covariances",
+                message=f"converged: {reached} after {len(trace)} covariances",
                 sites=SiteParameters(gamma, found.expected.d_mean + gamma * found.x),
                 evidence_term=ExpectedEvidence(),
             )
@@ -96,12 +125,11 @@ def alternate(model: LatentLinearModel, mean: Array, precision: Cholesky, tol: f
     return None
 
 
-def _is_settled(before: Array | None, gamma: Array, precision: Cholesky, tol: float) -> bool:
-    """Whether the gradient is surely small: with |γ̂_n − γ_n| ≤ εγ_n no entry of C⁻ᵀ(P − P̂) exceeds ε max √P_ii."""
-    if before is None or not np.all(before > 0.0):
-        return False
-    longest = np.sqrt(np.einsum("de,de->e", precision.factor, precision.factor).max())
-    return bool(np.abs(gamma / before - 1.0).max(initial=0.0) * longest <= tol)
+def _gain(before: Array, gamma: Array, found: _MeanAtVariances) -> float:
+    """What the bound may gain yet, at most; infinite where some site is absent."""
+    if not np.all(before > 0.0):
+        return np.inf
+    return 0.5 * found.size + 0.25 * float(((gamma - before) ** 2 / before) @ found.variance)
 
 
 def _gradient(precision: Cholesky, target: Array) -> float:
@@ -117,7 +145,7 @@ def _precision(projections: Projections, gamma: Array) -> Array:
 
 
 def _best_mean(
-    projections: Projections, sites: Sites, m: Array, precision: Cholesky, tol: float
+    projections: Projections, sites: Sites, m: Array, precision: Cholesky, tol: float, gap: float
 ) -> _MeanAtVariances | None:
     """Newton's steps with P for the curvature, which lies above that of the bound where sites are concave or nearly."""
     variance, before = projections.variances(precision.factor), np.inf
@@ -131,8 +159,8 @@ def _best_mean(
         size = float(slope @ step)
         if size > 4.0 * before:
             return None
-        if left == 0 or np.abs(slope).max(initial=0.0) <= tol:
-            return _MeanAtVariances(m, x, expected, slope)
+        if left == 0 or size <= gap or np.abs(slope).max(initial=0.0) <= tol:
+            return _MeanAtVariances(m, x, expected, slope, size, variance)
         m, before = m + step, min(size, before)
     return None
 

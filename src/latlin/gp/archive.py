@@ -19,7 +19,7 @@ from latlin.gp.latent import Latent, Process, prior_of
 from latlin.gp.search import Found
 from latlin.gp.setting import Setting
 from latlin.gp.state_space import StateSpaceLatent
-from latlin.gp.vecchia import VecchiaLatent, model_of
+from latlin.gp.vecchia import VecchiaLatent, model_of, picking
 from latlin.inference.engine import site_form
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import LatentLinearModel, SiteFactor
@@ -99,7 +99,7 @@ def _take_vecchia_apart(latent: VecchiaLatent) -> dict[str, Any]:
     return {
         "setting": latent.setting,
         "hoods": latent.hoods,
-        "rows": latent.factor.H,
+        "rows": None if latent.factor.H is None else latent.factor.H.indices,
         "potential": latent.factor.potential,
         "sites": posterior.sites,
         "trace": posterior.trace,
@@ -117,7 +117,8 @@ def _put_vecchia_together(
     numbers: Mapping[str, Any],
 ) -> VecchiaLatent:
     given = hoods.conditionals(setting.kernel, setting.amplitude)
-    posterior = _posterior(model_of(setting, given, SiteFactor(rows, potential)), sites, trace, numbers)
+    seen = SiteFactor(picking(rows, len(hoods.inputs)), potential)
+    posterior = _posterior(model_of(setting, given, seen), sites, trace, numbers)
     return VecchiaLatent(setting, hoods, given, posterior)
 
 

@@ -36,6 +36,7 @@ from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 from latlin.potentials.class_links import CLASS_LINKS
+from latlin.potentials.predictive import class_pit, residuals_of
 
 #: share of wrong labels that "step" allows for
 EPS = 0.01
@@ -65,8 +66,8 @@ class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin,
     multi_class : {"auto", "joint", "one-vs-rest"}
         How more than two classes are fitted. "joint" has one latent function per class, one kernel and the softmax
         (link "logit") or multinomial probit (link "probit") of all functions, with one evidence, a lower bound: exact
-        processes, inducing points and Vecchia's density, Gaussian KL. "one-vs-rest" has one binary process per class. "auto" is joint
-        where that serves; `messages_` says why where it does not.
+        processes, inducing points and Vecchia's density, Gaussian KL. "one-vs-rest" has one binary process per class.
+        "auto" is joint where that serves; `messages_` says why where it does not.
     optimizer : {"l-bfgs-b"}, callable or None
         Maximises the evidence over the kernel's parameters within their bounds; None keeps them.
     n_restarts : int
@@ -267,6 +268,13 @@ class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin,
         """Logarithms of `predict_proba`."""
         return np.log(np.maximum(self.predict_proba(X), np.finfo(float).tiny))
 
+    def quantile_residuals(self, X: ArrayLike, y: ArrayLike, random_state: RandomState = 0) -> Array:
+        """Randomised quantile residuals (Dunn and Smyth, 1996), classes in order: normal if the model is right."""
+        labels, table = np.asarray(y), self.predict_proba(X)
+        if labels.shape != table.shape[:1] or not np.all(np.isin(labels, self.classes_)):
+            raise ValueError(f"y must have one of the labels {self.classes_[:5]} … per row, got {labels!r:.80}")
+        return residuals_of(class_pit(table, np.searchsorted(self.classes_, labels), generator(random_state)))
+
     def predict_latent(self, X: ArrayLike, return_std: bool = False, return_cov: bool = False) -> Any:
         """Means of the latent functions, (n_samples,) or (n_samples, n_classes), with deviations or covariances.
 
@@ -340,7 +348,7 @@ def _template(link: str | Potential) -> Potential:
 
 
 def _joint_choice(choice: Choice, link: str, n_rows: int, in_blocks: bool) -> tuple[Choice, str]:
-    """All classes in one model by an exact process, inducing points or Vecchia's density; or why not, in one sentence."""
+    """All classes in one model by the joint kind of an approximation; or why not, in one sentence."""
     options = choice.approximation
     if isinstance(options, Inducing):
         together = choice._replace(approximation=JointInducing(options, link))

@@ -43,8 +43,9 @@ FIRST, MOST = 200, 800
 ENOUGH = 0.1
 #: points at most while parameters are learnt, where their number is given: a step costs 10,000 times their square
 LEARNING_POINTS = 200
-#: largest gradient entry of the bound in the whitened coordinates while parameters are learnt, and on all rows after it
-LOOSE, SETTLED = 0.1, 1e-3
+#: largest gradient entry of the bound in the whitened coordinates while parameters are learnt, and on all rows after
+#: it; or, whichever is first, what the bound may gain yet, in nats, on all rows where a product N·M² is as dear
+LOOSE, SETTLED, GAP, DEAR = 0.1, 1e-3, 0.03, 1e9
 
 
 @storable_by_arguments
@@ -228,7 +229,9 @@ class InducingFitter:
         engine = self.engine
         if isinstance(engine, GaussianKL):
             engine = replace(engine, tol=max(tol, engine.tol))
-        return fit_inducing(Basis.of(setting, self.Z), self.used, engine, self.one, start, verbose)
+        cheap = self.used is self.rows and self.n_rows * len(self.Z) ** 2 < DEAR
+        gap = GAP if tol > 0.0 and not (cheap and self.settled) else 0.0
+        return fit_inducing(Basis.of(setting, self.Z), self.used, engine, self.one, start, verbose, gap)
 
     def fit_with_gradient(
         self, setting: Setting, start: InducingFunction | None = None
@@ -258,7 +261,7 @@ class InducingFitter:
         """The next sample; on the last one more points, while they gain enough, then moved ones; then all rows."""
         auto, setting = self.options.n_inducing == "auto", latent.setting
         if self.settled:
-            return None
+            return None if self.used is self.rows else replace(self, used=self.rows)
         if self.step + 1 < len(self.steps):
             return self.at_step(self.step + 1, setting)
         if auto and isinstance(self.options.inputs, str) and not self._has_enough(latent):
@@ -270,8 +273,10 @@ class InducingFitter:
             return replace(self, Z=self._moved(latent), moved=True)
         if self.used is self.rows and len(self.Z) >= self._wanted:
             return None
-        Z = self.Z if len(self.Z) >= self._wanted else self.placed(setting, self.most)
-        return replace(self, used=self.rows, Z=Z, settled=True)
+        if len(self.Z) >= self._wanted:
+            return replace(self, used=self.rows, settled=True)
+        # all points on the sample first: what they say of it tells where to begin with all rows
+        return replace(self, Z=self.placed(setting, self.most), settled=True)
 
     @property
     def _wanted(self) -> int:

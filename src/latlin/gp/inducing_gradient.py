@@ -130,7 +130,7 @@ def kernel_slopes(
     by_rows = h @ outer
     by_rows *= 2.0 * amplitude * b[:, None]
     by_rows += amplitude * a[:, None] * (basis.root @ m)
-    return (*pull(kernel, X, basis.Z, by_rows), amplitude * pull_diagonal(kernel, X, b), a @ h, gram(h, b))
+    return (*pull(kernel, X, basis.Z, by_rows)[:2], amplitude * pull_diagonal(kernel, X, b), a @ h, gram(h, b))
 
 
 class BoundGradient(NamedTuple):

@@ -34,7 +34,7 @@ from latlin.gp.setting import MAX_JITTER, Setting, row_blocks
 from latlin.gp.training import count_rows
 from latlin.inference.blocks import BlockModel, Observed, pieces
 from latlin.inference.engine import Engine
-from latlin.inference.forms.sites import cavity
+from latlin.inference.forms.sites import SiteParameters, cavity
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.infer import infer
 from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor
@@ -83,7 +83,9 @@ class Basis:
 
     def rows(self, X: Array) -> Array:
         """h_n = C⁻ᵀk_u(x_n), one per row."""
-        h = self.setting.amplitude**2 * cross(self.setting.kernel, X, self.Z)
+        h = cross(self.setting.kernel, X, self.Z)
+        if self.setting.amplitude != 1.0:
+            h *= self.setting.amplitude**2
         times_upper(h, self.root)
         return h
 
@@ -243,9 +245,11 @@ class InducingFunction:
 
     def start_at(self, basis: Basis, blocks: Blocks, model: Model) -> Posterior | None:
         """Where to start in another basis: from stand-ins of the same rows, or from this posterior's function."""
-        known = self._stand_ins_of(blocks, model)
+        share = count_rows(blocks) / count_rows(self.blocks)
+        # the same points on more rows: their posterior with so many times the rows is near, and costs no pass
+        known = None if share > 1.0 and self._has_points(basis) else self._stand_ins_of(blocks, model)
         if known is None:
-            return self._scaled(self._carried(basis), count_rows(blocks) / count_rows(self.blocks))
+            return self._scaled(self._carried(basis), share)
         if isinstance(model, LatentLinearModel):
             rows = model.sites[0].H
             precision, linear = gram(rows, known[0]), known[1] @ rows
@@ -257,7 +261,10 @@ class InducingFunction:
             found = cholesky(precision)
         except ValueError:
             return self._carried(basis)
-        return self._replaced(found.solve(linear), found)
+        return replace(self._replaced(found.solve(linear), found), sites=SiteParameters(*known))
+
+    def _has_points(self, basis: Basis) -> bool:
+        return basis.Z.shape == self.basis.Z.shape and np.array_equal(basis.Z, self.basis.Z)
 
     def _stand_ins_of(self, blocks: Blocks, model: Model) -> Array | None:
         """γ and ν of some rows: those kept, or those that this function has at rows in memory."""
@@ -274,7 +281,7 @@ class InducingFunction:
         return replace(self.posterior, density=Gaussian(mean, structure), sites=None)
 
     def _carried(self, basis: Basis) -> Posterior | None:
-        if basis.Z.shape == self.basis.Z.shape and np.array_equal(basis.Z, self.basis.Z):
+        if self._has_points(basis):
             return self.posterior
         h = self.basis.rows(basis.Z)
         K = self.setting.amplitude**2 * cross(self.setting.kernel, basis.Z, basis.Z)
@@ -303,18 +310,27 @@ class InducingFunction:
 
 
 def fit_inducing(
-    basis: Basis, blocks: Blocks, engine: Engine, one: Any, start: InducingFunction | None, verbose: bool
+    basis: Basis,
+    blocks: Blocks,
+    engine: Engine,
+    one: Any,
+    start: InducingFunction | None,
+    verbose: bool,
+    gap: float = 0.0,
 ) -> InducingFunction:
-    """The optimum over N(m, S) at fixed parameters."""
+    """The optimum over N(m, S) at fixed parameters, or a bound within `gap` of it."""
     model = model_of(basis, blocks, one)
     known = None if start is None or model.gaussian else start.start_at(basis, blocks, model)
-    posterior = _alternated(model, engine, known) or infer(model, engine, start=known, verbose=verbose)
+    posterior = _alternated(model, engine, known, gap)
+    if posterior is None:
+        first = None if known is None else replace(known, sites=None)
+        posterior = infer(model, engine, start=first, verbose=verbose)
     kind = "lower bound" if posterior.evidence_kind == "exact" else posterior.evidence_kind
     note = f"{posterior.message}; {len(basis.Z)} inducing points, whose evidence is a lower bound on the exact one"
     return InducingFunction(basis, replace(posterior, evidence_kind=kind, message=note), blocks, one)
 
 
-def _alternated(model: Model, engine: Engine, start: Posterior | None) -> Posterior | None:
+def _alternated(model: Model, engine: Engine, start: Posterior | None, gap: float) -> Posterior | None:
     """The optimum by alternation, where a start, rows in memory and log-concave sites allow it."""
     if start is None or not isinstance(model, LatentLinearModel) or not model.log_concave:
         return None
@@ -323,7 +339,8 @@ def _alternated(model: Model, engine: Engine, start: Posterior | None) -> Poster
     structure: Any = getattr(start.density, "structure", None)
     if not isinstance(structure, PrecisionCovariance):
         return None
-    return alternate(model, start.mean, structure.precision, engine.tol)
+    gamma = None if start.sites is None else start.sites.gamma
+    return alternate(model, start.mean, structure.precision, engine.tol, gap, gamma)
 
 
 def model_of(basis: Basis, blocks: Blocks, one: Any = None) -> Model:

@@ -115,4 +115,5 @@ class JointVecchiaLatent(JointLatent):
     def _without_own(one: Any) -> tuple[Array, Array]:
         mean, posterior, rows = one.setting.mean, one.posterior, one.factor.H
         at = posterior if rows is None else posterior.density.project(rows)
-        return cavity(*posterior.sites, at.mean - mean, at.variance, 1.0)[1:]
+        gamma, nu = posterior.sites
+        return cavity(gamma, nu, at.mean - mean, at.variance, 1.0)[1:]

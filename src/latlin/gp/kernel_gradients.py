@@ -37,15 +37,21 @@ from latlin.numerics.arrays import Array
 #: step of differences, in a logarithm or in a spread of the inputs, and the weights at −2, −1, 1, 2 steps
 STEP = 1e-3
 STENCIL = {-2: 1.0 / 12.0, -1: -2.0 / 3.0, 1: 2.0 / 3.0, 2: -1.0 / 12.0}
+#: half squares of scaled inputs up to which distances are differences of them: they are then right to 1e-12
+FAR = 1e3
 #: powers of Matérn kernels that have a closed form
 SMOOTHNESS = (0.5, 1.5, 2.5, np.inf)
 
 
 class Pull(NamedTuple):
-    """Gradient of Σ G∘K in the free parameters, in the order of `kernel.theta`, and in the second inputs."""
+    """Gradient of Σ G∘K in the free parameters, in the order of `kernel.theta`, and in the second inputs.
+
+    `total` is Σ G∘K itself, where it came along.
+    """
 
     theta: Array
     inputs: Array
+    total: float | None = None
 
 
 def cross(kernel: Kernel, X: Array, Z: Array) -> Array:
@@ -68,6 +74,11 @@ def pull(kernel: Kernel, X: Array, Z: Array, G: Array) -> Pull:
     if isinstance(kernel, Sum):
         first, second = pull(kernel.k1, X, Z, G), pull(kernel.k2, X, Z, G)
         return Pull(np.concatenate([first.theta, second.theta]), first.inputs + second.inputs)
+    if isinstance(kernel, Product) and isinstance(kernel.k1, ConstantKernel):
+        # Σ G∘K is its own slope in the logarithm of a constant
+        inner = pull(kernel.k2, X, Z, G * kernel.k1.constant_value)
+        total = float(np.vdot(G, _values(kernel, X, Z))) if inner.total is None else inner.total
+        return Pull(np.concatenate([np.full(kernel.k1.n_dims, total), inner.theta]), inner.inputs, total)
     if isinstance(kernel, Product):
         first = pull(kernel.k1, X, Z, G * _values(kernel.k2, X, Z))
         second = pull(kernel.k2, X, Z, G * _values(kernel.k1, X, Z))
@@ -104,28 +115,57 @@ def pull_diagonal(kernel: Kernel, X: Array, g: Array) -> Array:
 def _values(kernel: Kernel, X: Array, Z: Array) -> Any:
     """k(x_n, z_m), or one number where all are the same."""
     if isinstance(kernel, Sum):
-        return _values(kernel.k1, X, Z) + _values(kernel.k2, X, Z)
+        return _in_place(np.add, _values(kernel.k1, X, Z), _values(kernel.k2, X, Z))
     if isinstance(kernel, Product):
-        return _values(kernel.k1, X, Z) * _values(kernel.k2, X, Z)
+        return _in_place(np.multiply, _values(kernel.k1, X, Z), _values(kernel.k2, X, Z))
     if isinstance(kernel, Exponentiation):
         return _values(kernel.kernel, X, Z) ** kernel.exponent
     if isinstance(kernel, ConstantKernel):
         return float(kernel.constant_value)
     if isinstance(kernel, WhiteKernel):
         return 0.0
-    return kernel(X, Z)
+    if type(kernel) is RBF:
+        halves = _half_squares(*_scaled(kernel, X, Z))
+        return np.exp(np.negative(halves, out=halves), out=halves)
+    # a kernel of the user's may give what others hold
+    return np.array(kernel(X, Z), float)
+
+
+def _in_place(operation: Any, one: Any, other: Any) -> Any:
+    """A sum or product of values, in the memory of one of them, as nobody else has them."""
+    held = one if np.ndim(one) else other
+    return operation(one, other, out=held) if np.ndim(held) else operation(one, other)
+
+
+def _scaled(kernel: Kernel, X: Array, Z: Array) -> tuple[Array, Array]:
+    """Inputs in units of the length scales, counted from the middle of the second ones."""
+    length = np.broadcast_to(np.asarray(kernel.length_scale, float), X.shape[1])
+    centre = Z.mean(axis=0)
+    return (X - centre) / length, (Z - centre) / length
+
+
+def _half_squares(x: Array, z: Array) -> Array:
+    """½‖x_n − z_m‖²: by one product of matrices, where what it rounds off is small beside one."""
+    own, other = (0.5 * np.einsum("nd,nd->n", each, each) for each in (x, z))
+    if own.max(initial=0.0) + other.max(initial=0.0) > FAR:
+        return 0.5 * cdist(x, z, "sqeuclidean")
+    # ½|x|² + ½|z|² − xᵀz
+    left = np.column_stack([-x, own, np.ones(len(x))])
+    right = np.column_stack([z, np.ones(len(z)), other])
+    found = left @ right.T
+    return np.maximum(found, 0.0, out=found)
 
 
 def _is_stationary(kernel: Kernel) -> bool:
     return type(kernel) is RBF or (type(kernel) is Matern and kernel.nu in SMOOTHNESS)
 
 
-def _slopes(kernel: Kernel, squares: Array) -> Array:
-    """w = −2 ∂k/∂r² of a stationary kernel, from r²; where it has no limit at r = 0, zero, as no sum needs it."""
+def _slopes(kernel: Kernel, halves: Array) -> Array:
+    """w = −2 ∂k/∂r² of a stationary kernel, from ½r²; where it has no limit at r = 0, zero, as no sum needs it."""
     nu = kernel.nu if isinstance(kernel, Matern) else np.inf
     if nu == np.inf:
-        return np.exp(-0.5 * squares)
-    r = np.sqrt(squares)
+        return np.exp(np.negative(halves, out=halves), out=halves)
+    r = np.sqrt(2.0 * halves)
     if nu == 0.5:
         return np.divide(np.exp(-r), r, out=np.zeros_like(r), where=r > 0.0)
     if nu == 1.5:
@@ -136,15 +176,19 @@ def _slopes(kernel: Kernel, squares: Array) -> Array:
 
 def _pull_stationary(kernel: Kernel, X: Array, Z: Array, G: Array) -> Pull:
     length = np.broadcast_to(np.asarray(kernel.length_scale, float), X.shape[1])
-    centre = Z.mean(axis=0)
-    x, z = (X - centre) / length, (Z - centre) / length
-    A = G * _slopes(kernel, cdist(x, z, "sqeuclidean"))
+    x, z = _scaled(kernel, X, Z)
+    # a rough kernel needs its smallest distances exactly
+    halves = _half_squares(x, z) if type(kernel) is RBF else 0.5 * cdist(x, z, "sqeuclidean")
+    A = _slopes(kernel, halves)
+    A *= G
     columns, rows, mixed = A.sum(axis=0), A.sum(axis=1), A.T @ x
     # Σ A (x_d − z_d)² = Σ_n A_n x² + Σ_m A_m z² − 2 Σ_m z (Aᵀx)_m
     by_length = rows @ x**2 + columns @ z**2 - 2.0 * np.einsum("md,md->d", z, mixed)
     theta = by_length if np.ndim(kernel.length_scale) and len(length) > 1 else by_length.sum(keepdims=True)
     free = theta[: kernel.n_dims] if kernel.n_dims else np.zeros(0)
-    return Pull(free, (mixed - columns[:, None] * z) / length)
+    # w is the kernel itself where that is a squared exponential
+    total = float(columns.sum()) if type(kernel) is RBF else None
+    return Pull(free, (mixed - columns[:, None] * z) / length, total)
 
 
 def _pull_differences(kernel: Kernel, X: Array, Z: Array, G: Array) -> Pull:

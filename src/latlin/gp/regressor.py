@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -24,7 +23,7 @@ from latlin.gp.search import Optimizer, maximise_evidence
 from latlin.gp.setting import Likelihood, Setting, resolve_likelihood, spread
 from latlin.gp.training import Training, journal_for, open_training
 from latlin.hyper.marginals import HyperparameterTable
-from latlin.inference.diagnosis.dispersion import Dispersion, pearson_sums
+from latlin.inference.diagnosis.dispersion import dispersion_about
 from latlin.inference.engine import Engine
 from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.archive import Archived
@@ -35,7 +34,7 @@ from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 from latlin.potentials.checks import told_by_rows
 from latlin.potentials.families import FAMILIES
-from latlin.potentials.predictive import Predictive
+from latlin.potentials.predictive import Predictive, residuals_of
 
 # --- Likelihood parameters by the log probability of held-out data, Challis (2013), §5.1.
 
@@ -313,9 +312,7 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
         rows = slice(None, None, max(1, len(y) // MOST_ROWS))
         means, variances = self.process_.marginals(X[rows])
         sites = self.likelihood_.observe(y[rows])
-        # Σ W_n S_nn: how many parameters the observations have determined
-        determined = float(np.sum(np.clip(-sites.derivatives(means).second * variances, 0.0, 1.0)))
-        found = Dispersion.of(pearson_sums(sites, means, np.ones_like(means)), determined)
+        found = dispersion_about(sites, means, variances)
         self.dispersion_, self.finding_ = found.ratio, found.words(wider, "likelihood")
         if self.finding_:
             alert(self.finding_, MisfitWarning)
@@ -393,8 +390,7 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
 
     def quantile_residuals(self, X: ArrayLike, y: ArrayLike, random_state: RandomState = 0) -> Array:
         """Randomised quantile residuals (Dunn and Smyth, 1996): standard normal if the model is right."""
-        shares = self.predictive(X).pit(np.asarray(y, float), random_state)
-        return np.asarray(ndtri(np.clip(shares, 1e-15, 1.0 - 1e-15)))
+        return residuals_of(self.predictive(X).pit(np.asarray(y, float), random_state))
 
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> Array:
         """log p(y | training data) of each new target."""

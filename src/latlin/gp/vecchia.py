@@ -138,17 +138,23 @@ def _is_function(kernel: Any, X: Array) -> bool:
     return bool(np.isclose(kernel(one, one)[0, 0], kernel.diag(one)[0], rtol=1e-12))
 
 
-def _distinct(X: Array) -> tuple[Array, sparse.csr_array | None]:
-    """Inputs without repetition, and the rows that pick them; None where there is none."""
+def _distinct(X: Array) -> tuple[Array, Index | None]:
+    """Inputs without repetition, and which of them each row has; None where there is none."""
     found, first, which = np.unique(X, axis=0, return_index=True, return_inverse=True)
     if len(found) == len(X):
         return X, None
     order = np.argsort(first)
     label = np.empty_like(order)
     label[order] = np.arange(len(order))
-    picked = label[which.ravel()]
-    ones = (np.ones(len(X)), picked, np.arange(len(X) + 1))
-    return found[order], sparse.csr_array(ones, shape=(len(X), len(found)))
+    return found[order], label[which.ravel()]
+
+
+def picking(places: Index | None, count: int) -> sparse.csr_array | None:
+    """H of sites that each see one of `count` values; None where site n sees value n."""
+    if places is None:
+        return None
+    ones = (np.ones(len(places)), places, np.arange(len(places) + 1))
+    return sparse.csr_array(ones, shape=(len(places), count))
 
 
 def _scales(kernel: Any, width: int) -> Array:
@@ -175,7 +181,7 @@ class VecchiaFitter:
     data : _Data
     hoods : Neighbourhoods
         Of the distinct inputs.
-    rows : csr_array or None
+    rows : ndarray of int, shape (n,), or None
         Which of them each training row has; None where all are distinct.
     larger : tuple of _Data
         More rows, where these are some of them.
@@ -224,7 +230,7 @@ class VecchiaFitter:
         """The sites of all rows; what a fit finds of their pattern serves the next one."""
         known = vars(self).get("_sites")
         if known is None:
-            known = vars(self)["_sites"] = SiteFactor(self.rows, potential)
+            known = vars(self)["_sites"] = SiteFactor(picking(self.rows, len(self.hoods.inputs)), potential)
         return known.with_potential(potential)
 
     def fit_with_gradient(self, setting: Setting, start: LatentFunction | None = None) -> tuple[VecchiaLatent, Array]:

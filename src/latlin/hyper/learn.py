@@ -15,6 +15,7 @@ from scipy.special import logsumexp
 
 from latlin.densities.density import Mixture
 from latlin.hyper import rules
+from latlin.hyper.axes import NARROWEST, WIDEST, Axes, axes_at
 from latlin.hyper.marginals import HyperparameterTable, Marginal, marginals_from, marginals_of, normal_marginal, row_of
 from latlin.hyper.optimum import (
     Optimum,
@@ -25,7 +26,6 @@ from latlin.hyper.optimum import (
     nearest_point,
     polish,
 )
-from latlin.hyper.rules import NARROWEST, WIDEST, Axes, axes_at
 from latlin.hyper.space import Evaluate, Objective, Point, Space
 from latlin.inference.diagnosis.log_joint import AveragedModel
 from latlin.inference.posterior import EvidenceKind, Posterior
@@ -38,8 +38,8 @@ from latlin.numerics.progress import progress
 LATTICE, COMPOSITE, SAMPLED = 3, 8, 60
 #: error in nat of a quick integral by a design up to which no lattice is tried
 SURE = 0.1
-#: points with a smaller share of the largest weight are left out of a mixture
-SHARE = 1e-4
+#: points with a smaller share of the largest weight, and of the variance of every number, are left out of a mixture
+SHARE, OF_VARIANCE = 1e-4, 1e-3
 #: share of the last gradient to which rough fits are followed, the least such gradient, and their least relative gain
 NEARLY, NEAREST, ROUGH_GAIN = 0.3, 1e-3, 1e-7
 #: a density at an end of the search that is within so many nat of the best is cut off
@@ -306,7 +306,10 @@ def _averaged(space: Space, optimum: Optimum, axes: Axes, rule: rules.Rule, n_fi
 
 
 def _components(space: Space, rule: rules.Rule, share: Array) -> tuple[Component, ...]:
-    kept = [k for k in range(len(share)) if share[k] >= SHARE * share.max()]
+    x = space.natural(np.stack([point.u for point in rule.points]))
+    spread = share[:, None] * (x - share @ x) ** 2
+    large = (share >= SHARE * share.max()) | np.any(spread > OF_VARIANCE * spread.sum(axis=0), axis=1)
+    kept = np.flatnonzero(large).tolist()
     lost = np.log(share[kept].sum())
 
     def component(k: int) -> Component:

@@ -17,7 +17,7 @@ from scipy.ndimage import gaussian_filter1d
 from scipy.special import gammaln, stdtrit
 from scipy.stats import qmc
 
-from latlin.hyper.rules import Axes
+from latlin.hyper.axes import Axes
 from latlin.hyper.space import Hyperparameter, Space
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable

@@ -133,6 +133,7 @@ def _climb_curved(
     """
     point, slope = first
     held: Array | None = None
+    ahead: Array | None = None
     while objective.n_fits < MOST:
         if np.abs(slope[_inside(objective.space, point.u, slope)]).max(initial=0.0) <= gradient:
             return point, slope, True, held
@@ -143,11 +144,13 @@ def _climb_curved(
             held = objective.held_curvature(point, point.u, slope)
         step = _step(objective.space, _corrected(held, pairs), point.u, slope)
         if len(slope) == 1:
-            step = _interpolated(pairs, slope, step)
+            step = _interpolated(pairs, slope, step) if ahead is None else _step(objective.space, ahead, point.u, slope)
         if pairs and 0.5 * (slope @ step) <= worth + gain * (1.0 + abs(point.log_density)):
             return point, slope, True, held
+        bent: Array | None = None
         if not pairs:
-            step = _held_optimum(objective, point, held, slope, step, gradient, HELD * (worth > 0.0)) - point.u
+            top, bent = _held_optimum(objective, point, held, slope, step, gradient, HELD * (worth > 0.0))
+            step = top - point.u
         moved = _risen(objective, point, slope, step)
         if moved is None:
             # nothing better within rounding: arrived
@@ -155,6 +158,7 @@ def _climb_curved(
         move, fall = moved[0].u - point.u, slope - moved[1]
         if np.abs(move).max() <= LOCAL and move @ fall > 1e-8 * np.linalg.norm(move) * np.linalg.norm(fall):
             pairs.append((move, fall))
+        ahead = _foreseen(bent, slope, fall) if pairs and np.array_equal(move, step) else None
         gained = moved[0].log_density - point.log_density
         point, slope = moved
         if gained <= max(worth, gain * (1.0 + abs(point.log_density))):
@@ -196,8 +200,11 @@ def _interpolated(pairs: Sequence[tuple[Array, Array]], slope: Array, step: Arra
 
 def _held_optimum(
     objective: Objective, point: Point, curvature: Array, slope: Array, step: Array, gradient: float, near: float
-) -> Array:
-    """Where the fit of a point, held, has its optimum, or near it: some quasi-Newton steps that need no fits."""
+) -> tuple[Array, Array]:
+    """Where the fit of a point, held, has its optimum, or near it, and the curvature there.
+
+    Some quasi-Newton steps that need no fits.
+    """
     low, high = objective.space.box.T
     low, high = np.maximum(low, point.u - NEAR), np.minimum(high, point.u + NEAR)
     u, pairs = point.u, deque[tuple[Array, Array]](maxlen=2)
@@ -207,16 +214,27 @@ def _held_optimum(
         move, fall = ahead - u, slope - found
         u = ahead
         enough = max(near, OF_THE_WAY * float(np.abs(u - point.u).max())) if near else 0.0
-        if not np.all(np.isfinite(found)) or np.abs(found).max() <= gradient or np.abs(move).max() <= enough:
+        if not np.all(np.isfinite(found)):
             break
         if move @ fall > 1e-8 * np.linalg.norm(move) * np.linalg.norm(fall):
             curvature = _corrected(curvature, [(move, fall)])
             pairs.append((move, fall))
+        if np.abs(found).max() <= gradient or np.abs(move).max() <= enough:
+            break
         slope = found
         step = _step(objective.space, curvature, u, slope)
         if len(u) == 1:
             step = _interpolated(pairs, slope, step)
-    return u
+    return u, curvature
+
+
+def _foreseen(held: Array | None, slope: Array, fall: Array) -> Array | None:
+    """In one dimension, the curvature at the optimum of a held fit: the held one, less what holding leaves out.
+
+    The slope was to fall to nothing there; the share by which it did fall is about that of the curvatures.
+    """
+    share = float(fall[0] / slope[0]) if held is not None and len(slope) == 1 else 0.0
+    return held * share if held is not None and NEARBY <= share <= 1.0 / NEARBY else None
 
 
 def _corrected(curvature: Array, pairs: Iterable[tuple[Array, Array]]) -> Array:

@@ -13,7 +13,7 @@ points are changed until they have these moments. Beyond, importance sampling.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,149 +21,11 @@ from scipy.special import gammaln, logsumexp, stdtrit
 from scipy.stats import qmc
 
 from latlin.diagnostics.weights import LARGEST_K, smooth_log_weights
-from latlin.hyper.optimum import TOLD, Optimum, hessian_at
+from latlin.hyper.axes import Axes
+from latlin.hyper.optimum import Optimum
 from latlin.hyper.space import Objective, Point
 from latlin.hyper.surrogate import LogDensity, corners, log_density_from, with_moments
-from latlin.numerics.arrays import LOG_2PI, Array
-
-# --- Coordinates z in which the posterior of hyperparameters is about a standard normal.
-#
-#     u = centre + E (s ∘ z),   E = eigenvectors of minus the inverse Hessian, times the roots of its eigenvalues
-#
-# with one scale s per axis and direction, taken from how far the log density has fallen at ±√2 (Rue, Martino and
-# Chopin, 2009, §6.5): a normal has fallen by one there.
-
-
-#: largest and smallest sd of a coordinate that a Hessian may say
-WIDEST, NARROWEST = 3.0, 1e-4
-#: where skewness is measured, and ends of the scales that it may give
-REACH = float(np.sqrt(2.0))
-SCALES = (0.3, 3.0)
-#: factor by which curvature over the reach of an axis may differ from the one that a search has found out
-AGREED = 1.6
-
-
-@dataclass(frozen=True)
-class Axes:
-    """The map between z and u.
-
-    Parameters
-    ----------
-    centre : ndarray of shape (m,)
-    basis : ndarray of shape (m, m)
-        Columns are axes, as long as one standard deviation.
-    up, down : ndarray of shape (m,)
-        Scales for z above and below zero.
-    tried : tuple of pairs
-        Points at which the scales were measured, with gradients of the log density in u where these are known.
-    """
-
-    centre: Array
-    basis: Array
-    up: Array
-    down: Array
-    tried: tuple[tuple[Point, Array | None], ...] = ()
-
-    @property
-    def log_volume(self) -> float:
-        """log |det E|."""
-        return float(np.linalg.slogdet(self.basis)[1])
-
-    @property
-    def even(self) -> Array:
-        """One scale per axis, for both directions."""
-        return 0.5 * (self.up + self.down)
-
-    def split(self, z: Array) -> Array:
-        """u at rows of z, with a scale per direction."""
-        return self.centre + (z * np.where(z >= 0.0, self.up, self.down)) @ self.basis.T
-
-    def plain(self, z: Array) -> Array:
-        """u at rows of z, with one scale per axis."""
-        return self.centre + (z * self.even) @ self.basis.T
-
-    def unscaled(self, u: Array) -> Array:
-        """t of rows of u, with u = centre + E t."""
-        return np.asarray(np.linalg.solve(self.basis, (np.atleast_2d(u) - self.centre).T).T)
-
-    def standard(self, u: Array) -> Array:
-        """z of rows of u, with a scale per direction."""
-        t = self.unscaled(u)
-        return t / np.where(t >= 0.0, self.up, self.down)
-
-    def log_split_normal(self, u: Array) -> Array:
-        """Log density at rows of u of independent split normals along the axes; it is continuous."""
-        z = self.standard(u)
-        # each axis has the constant of a normal with the mean of the two scales
-        constant = -0.5 * len(self.centre) * LOG_2PI - float(np.log(self.even).sum()) - self.log_volume
-        return constant - 0.5 * np.sum(z**2, axis=1)
-
-
-def axes_at(objective: Objective, optimum: Optimum, *, sloped: bool = False) -> Axes:
-    """Axes from the curvature at an optimum and the skewness along each of them, with gradients there if `sloped`.
-
-    With gradients, what the search has found out about the curvature serves, where they go together with it; otherwise
-    it is that of the Hessian.
-    """
-    if sloped and optimum.curvature is not None:
-        axes = _axes(objective, optimum, optimum.curvature, sloped)
-        if _confirmed(axes):
-            return axes
-    return _axes(objective, optimum, _curvature(objective, optimum), sloped)
-
-
-def _axes(objective: Objective, optimum: Optimum, curvature: Array, sloped: bool) -> Axes:
-    values, vectors = np.linalg.eigh(_apart(curvature, optimum))
-    # a direction without curvature is as wide as a search may be
-    spread = 1.0 / np.sqrt(np.clip(values, WIDEST**-2, NARROWEST**-2))
-    basis = vectors * spread
-    scales = np.ones((2, len(values)))
-    tried = []
-    for j in range(len(values)):
-        for side, sign in enumerate((1.0, -1.0)):
-            u, box = optimum.u + sign * REACH * basis[:, j], objective.space.box
-            if np.any(u < box[:, 0]) or np.any(u > box[:, 1]):
-                continue
-            tried.append(objective.with_slope(u) if sloped else (objective.at(u), None))
-            scales[side, j] = _scale(optimum.point.log_density - tried[-1][0].log_density)
-    return Axes(optimum.u, basis, scales[0], scales[1], tuple(tried))
-
-
-def _confirmed(axes: Axes) -> bool:
-    """Whether gradients on either side of every axis fall as those of a standard normal in t, about."""
-    m = len(axes.centre)
-    slopes = [slope for point, slope in axes.tried if slope is not None and np.isfinite(point.log_density)]
-    if len(slopes) < 2 * m:
-        return False
-    behind_less_ahead = (np.stack(slopes[1::2]) - np.stack(slopes[::2])) @ axes.basis
-    fall = behind_less_ahead / (2.0 * REACH)
-    values = np.linalg.eigvalsh(0.5 * (fall + fall.T))
-    return bool(np.all(values > 1.0 / AGREED) and np.all(values < AGREED))
-
-
-def _curvature(objective: Objective, optimum: Optimum) -> Array:
-    """Minus the Hessian; of one coordinate, what the last short step of the search has told."""
-    if len(optimum.u) == 1 and optimum.pairs and abs(optimum.pairs[-1][0][0]) <= TOLD:
-        (move,), (fall,) = optimum.pairs[-1]
-        return np.array([[fall / move]])
-    return -hessian_at(objective, optimum.u)[0]
-
-
-def _apart(curvature: Array, optimum: Optimum) -> Array:
-    """The curvature with an axis of its own for each coordinate that stands at an end of its search.
-
-    An axis that leans the least bit would leave the search on one side or the other by rounding alone. The density
-    falls there like exp(−|slope|·distance), whose standard deviation is 1/|slope|.
-    """
-    inside = optimum.inside
-    own = np.where(inside, 0.0, optimum.gradient**2)
-    return np.asarray(curvature * np.outer(inside, inside) + np.diag(own))
-
-
-def _scale(fall: float) -> float:
-    # −½z²/s² = −fall at z = √2
-    return float(np.clip(1.0 / np.sqrt(fall), *SCALES)) if fall > 0.0 else SCALES[1]
-
+from latlin.numerics.arrays import Array
 
 #: per number of hyperparameters: step in standard deviations, fall in nat at which the lattice ends, most points
 LATTICES = {1: (0.7, 10.0, 120), 2: (1.0, 8.0, 250), 3: (1.2, 7.5, 500)}
@@ -178,9 +40,12 @@ RADIUS = 1.15
 DRAWS, LOOKS = 2**12, (np.arange(256) + 0.5) / 256
 #: a point of the sphere that is nearer than this to another one, in sd, is that one
 CLOSE = 0.4
-#: sd of an interpolated log density, in nat, down to which points are added, so many per hyperparameter at most, and
-#: from which on its means may be off by more than a few hundredths of an sd
-UNSURE, MORE, DOUBTFUL = 0.3, 20, 0.5
+#: sd of an interpolated log density, in nat, down to which points along the axes are enough, down to which others are
+#: added, so many per hyperparameter at most, and from which on means may be off by more than a few hundredths of an sd
+SURE, UNSURE, MORE, DOUBTFUL = 0.05, 0.3, 20, 0.5
+#: share of a number's variance beyond all points and so many sd for which there is one more point, and rounds of such
+#: points at most; a normal has a thousandth of its variance there
+OUTSIDE, FAR_OUT, ROUNDS = 0.05, 4.0, 2
 #: an interpolated log density falls at least so fast as z², where a normal has a half
 FALL = 0.15
 
@@ -261,39 +126,107 @@ def _lattice_error(known: dict[tuple[int, ...], Point], fall: float, top: float)
     return float(abs(np.log(halved / total)) + edge)
 
 
+class DesignState(NamedTuple):
+    """What some points of a design tell.
+
+    Attributes
+    ----------
+    axes : Axes
+    found : LogDensity
+    u, share : ndarray of shape (N, m) and (N,)
+        Draws from the interpolated density.
+    total : float
+        Logarithm of the sum of their weights.
+    numbers : ndarray of shape (N, m)
+        The hyperparameters at u.
+    other : ndarray of bool of shape (m,)
+        Which of them are not their own coordinates; the others have no longer tails than these.
+    looks : ndarray of shape (L, m)
+        Some u at which the uncertainty is looked at, more of them far out than draws are.
+    ratio : ndarray of shape (L,)
+        Weights under which they are draws.
+    unsure : ndarray of shape (L, L)
+        Covariance of the log density there.
+    """
+
+    axes: Axes
+    found: LogDensity
+    u: Array
+    share: Array
+    total: float
+    numbers: Array
+    other: Array
+    looks: Array
+    ratio: Array
+    unsure: Array
+
+    @property
+    def typical(self) -> float:
+        """Typical sd of the interpolated log density."""
+        return float(np.sqrt(max(float(np.diagonal(self.unsure).mean()), 0.0)))
+
+
 def composite(objective: Objective, axes: Axes, optimum: Optimum) -> Rule:
     """Evaluate on a central composite design, stretched by the scale of each direction, and interpolate.
 
-    Where the interpolation is unsure, more points are added that tell most about the others.
+    Points along the axes are enough where their gradients leave nothing open. Where the interpolation is unsure, more
+    points are added that tell most about the others.
     """
-    centre = (optimum.point, optimum.gradient)
-    sphere, others = _sphere(objective, axes)
-    design = [centre, *sphere]
-    limit, found = len(design) + len(others) + MORE * len(axes.centre), None
-    while True:
-        found = _interpolated(axes, [*design, *others], optimum.gradient, found)
-        u, logs = _draws(objective, axes, found)
-        total = float(logsumexp(logs))
-        share = np.exp(logs - total)
-        looks = u[np.searchsorted(np.cumsum(share), LOOKS * (1.0 - 1e-12))]
-        unsure = found.covariance(axes.unscaled(looks))
-        typical = float(np.sqrt(max(float(np.diagonal(unsure).mean()), 0.0)))
-        if typical <= UNSURE or not found.sloped or len(design) + len(others) >= limit:
+    design = [(optimum.point, optimum.gradient), *(pair for pair in axes.tried if np.isfinite(pair[0].log_density))]
+    others: list[KnownPoint] = []
+    state = _told(objective, _with_tails_or_without(axes, design), design, None)
+    if not (state.found.sloped and state.typical <= SURE):
+        sphere, others = _sphere(objective, axes)
+        design = [design[0], *sphere]
+        axes = _with_tails_or_without(axes, [*design, *others])
+        state = _told(objective, axes, [*design, *others], None)
+    limit, rounds = len(design) + len(others) + MORE * len(axes.centre), 0
+    while state.found.sloped and len(design) + len(others) < limit:
+        more = _beyond(objective, [point for point, _ in design], state) if rounds < ROUNDS else []
+        rounds += 1
+        if not more and state.typical > UNSURE:
+            more = [state.looks[k] for k in _telling(state.unsure, len(axes.centre))]
+        if not more:
             break
-        tried = [objective.with_slope(looks[k]) for k in _telling(unsure, len(axes.centre))]
+        tried = [objective.with_slope(one) for one in more]
         design += [(point, slope) for point, slope in tried if np.isfinite(point.log_density)]
+        state = _told(objective, state.axes, [*design, *others], state.found)
+    message = f"a design of {len(design) + len(others)} points"
+    if state.typical > DOUBTFUL:
+        message += (
+            f" (their log density is known between these points to {state.typical:.1g} nat: their means may be off)"
+        )
+    return _weighed(objective, [point for point, _ in design], state, message)
+
+
+def _told(objective: Objective, axes: Axes, known: list[KnownPoint], before: LogDensity | None) -> DesignState:
+    found = _interpolated(axes, known, before)
+    u, logs = _draws(objective, axes, found)
+    total = float(logsumexp(logs))
+    share = np.exp(logs - total)
+    numbers = objective.space.natural(u)
+    other = ~np.all(numbers == u, axis=0)
+    tilted = _with_tails(numbers[:, other], share)
+    chosen = np.searchsorted(np.cumsum(tilted), LOOKS * (1.0 - 1e-12))
+    ratio = share[chosen] / tilted[chosen] / len(LOOKS)
+    unsure = found.covariance(axes.drawn_in(u[chosen]))
+    return DesignState(axes, found, u, share, total, numbers, other, u[chosen], ratio, unsure)
+
+
+def _weighed(objective: Objective, points: list[Point], state: DesignState, message: str) -> Rule:
+    """The points with the weights that give them the moments of the interpolated density; the first is the centre."""
+    axes, share, other = state.axes, state.share, state.other
     # where the interpolation is unsure, and what the draws leave open
-    open_part = max(float(unsure.mean()), 0.0) + max(float(np.sum(share**2)) - 1.0 / DRAWS, 0.0)
-    points = [point for point, _ in design]
-    weights = with_moments(axes.unscaled(np.stack([point.u for point in points])), axes.unscaled(u), share)
+    open_part = max(float(state.ratio @ state.unsure @ state.ratio), 0.0)
+    open_part += max(float(np.sum(share**2)) - 1.0 / DRAWS, 0.0)
+    at = np.stack([point.u for point in points])
+    x = objective.space.natural(at)[:, other]
+    weights = with_moments(axes.unscaled(at), x, (axes.unscaled(state.u), state.numbers[:, other]), share)
     with np.errstate(divide="ignore"):
         log_share = np.log(weights)
     density = np.array([point.log_density for point in points])
-    log_weights = log_share + total - np.log(DRAWS) + optimum.point.log_density - density
-    message = f"a design of {len(design) + len(others)} points"
-    if typical > DOUBTFUL:
-        message += f" (their log density is known between these points to {typical:.1g} nat: their means may be off)"
-    return Rule(points, log_weights, 2.0 * float(np.sqrt(open_part)), message, (u, share))
+    log_weights = log_share + state.total - np.log(DRAWS) + density[0] - density
+    return Rule(points, log_weights, 2.0 * float(np.sqrt(open_part)), message, (state.u, share))
 
 
 def _sphere(objective: Objective, axes: Axes) -> tuple[list[KnownPoint], list[KnownPoint]]:
@@ -316,12 +249,38 @@ def _sphere(objective: Objective, axes: Axes) -> tuple[list[KnownPoint], list[Kn
 
 
 def _draws(objective: Objective, axes: Axes, found: LogDensity) -> tuple[Array, Array]:
-    """Many points u, and log weights under which they are draws from the interpolated density."""
+    """Many points u, and log weights under which they are draws from the interpolated density.
+
+    The interpolated density is held below one that falls more slowly than that of a normal in z.
+    """
     low, high = objective.space.box.T
     proposal = SplitProposal(axes)
     u = proposal.draw(DRAWS, 0)
-    logs = np.where(np.all((u >= low) & (u <= high), axis=1), _capped(found, axes, u), -np.inf)
+    z = axes.drawn_in(u)
+    capped = np.minimum(found(z), -FALL * np.sum(z**2, axis=1))
+    logs = np.where(np.all((u >= low) & (u <= high), axis=1), capped, -np.inf)
     return u, logs - proposal.log_density(u)
+
+
+def _beyond(objective: Objective, points: list[Point], state: DesignState) -> list[Array]:
+    """Means of u where much of a number's variance lies, if that is far out and beyond all points."""
+    x, share, reached = state.numbers, state.share, objective.space.natural(np.stack([point.u for point in points]))
+    mean = share @ x
+    parts = np.where(state.other, share[:, None] * (x - mean) ** 2, 0.0)
+    far = FAR_OUT * np.sqrt(parts.sum(axis=0))
+    high, low = np.maximum(reached.max(axis=0), mean + far), np.minimum(reached.min(axis=0), mean - far)
+    outside = parts * ((x > high) | (x < low))
+    total = outside.sum(axis=0)
+    return [outside[:, j] @ state.u / total[j] for j in np.flatnonzero(total > OUTSIDE * parts.sum(axis=0))]
+
+
+def _with_tails(x: Array, share: Array) -> Array:
+    """Shares of draws of numbers x, half of them as they are, half as the numbers' variances are made of them."""
+    if not x.shape[1]:
+        return share
+    away = (x - share @ x) ** 2
+    relative = away / np.maximum(share @ away, 1e-300)
+    return np.asarray(share * 0.5 * (1.0 + relative.mean(axis=1)))
 
 
 def _telling(covariance: Array, count: int) -> list[int]:
@@ -335,19 +294,26 @@ def _telling(covariance: Array, count: int) -> list[int]:
     return chosen
 
 
-def _interpolated(axes: Axes, known: list[KnownPoint], slope: Array, before: LogDensity | None) -> LogDensity:
-    """The log density in t, less that of the first of the known points, which is the centre."""
-    t = axes.unscaled(np.stack([point.u for point, _ in known]))
+def _with_tails_or_without(axes: Axes, known: list[KnownPoint]) -> Axes:
+    """Axes with long tails drawn in, where the gradients at the known points are more probable so."""
+    plain = _interpolated(axes, known, None)
+    long = replace(axes, long_tails=True)
+    z = long.drawn_in(np.stack([point.u for point, _ in known]))
+    if not plain.sloped or np.array_equal(z, plain.at):
+        return axes
+    # slopes in z are those in t times dt/dz
+    gained = _interpolated(long, known, None).log_likelihood + float(np.log(long.stretch(z)).sum())
+    return long if gained > plain.log_likelihood else axes
+
+
+def _interpolated(axes: Axes, known: list[KnownPoint], before: LogDensity | None) -> LogDensity:
+    """The log density in z, less that of the first of the known points, which is the centre."""
+    u = np.stack([point.u for point, _ in known])
     density = np.array([point.log_density for point, _ in known])
     given = [gradient for _, gradient in known if gradient is not None]
-    slopes = np.stack(given) @ axes.basis if len(given) == len(known) else None
-    return log_density_from(t, density - density[0], slopes, slope @ axes.basis, before)
-
-
-def _capped(found: LogDensity, axes: Axes, u: Array) -> Array:
-    """The interpolated log density, held below one that falls more slowly than the split normal."""
-    z = axes.standard(u)
-    return np.minimum(found(axes.unscaled(u)), -FALL * np.sum(z**2, axis=1))
+    z = axes.drawn_in(u)
+    slopes = (np.stack(given) @ axes.basis) * axes.stretch(z) if len(given) == len(known) else None
+    return log_density_from(z, density - density[0], slopes, given[0] @ axes.basis, before)
 
 
 # --- Importance sampling of many hyperparameters, from a proposal that is adapted once to what it found.

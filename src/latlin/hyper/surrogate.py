@@ -1,6 +1,7 @@
 """The log density of hyperparameters between the points where it is known, and few points with its moments.
 
-In coordinates t of the curvature at the optimum it is that of a normal plus a smooth rest, log p = c − ½|t|² + r(t).
+In coordinates t of the curvature at the optimum, drawn in where tails are long (`latlin.hyper.axes`), it is that of a
+normal plus a smooth rest, log p = c − ½|t|² + r(t).
 This remainder has a Gaussian process as its prior whose Taylor coefficients shrink with their degree,
 
     cov(r(t), r(t')) = a e(t·t'/ℓ²),   e(s) = exp(s) − 1,
@@ -49,6 +50,8 @@ class LogDensity:
         Lower Cholesky factor of the covariance of everything known, in units of a.
     dual : ndarray of shape (N,)
         Its solve with what is known.
+    log_likelihood : float
+        Of what is known, up to a constant.
     """
 
     at: Array
@@ -58,6 +61,7 @@ class LogDensity:
     amplitude: float
     root: Array
     dual: Array
+    log_likelihood: float
 
     def __call__(self, t: Array) -> Array:
         """Log densities at rows of t."""
@@ -98,7 +102,8 @@ def log_density_from(
         # values of fits that end within a tolerance contradict each other where points are close
         likelihood -= CLEARLY if noise == ROUGH else 0.0
         if likelihood > best:
-            best, found = likelihood, LogDensity(t, slopes is not None, slope, length, amplitude, root, dual)
+            best = likelihood
+            found = LogDensity(t, slopes is not None, slope, length, amplitude, root, dual, likelihood)
     assert found is not None  # the first length has a finite likelihood
     return found
 
@@ -140,22 +145,25 @@ def _full_covariance(at: Array, length: float, sloped: bool) -> Array:
 # --- Few points whose moments are those of the density.
 
 
-def with_moments(t: Array, draws: Array, share: Array) -> Array:
-    """Weights of points under which 1, t and ttᵀ have the means that they have over the draws.
+def with_moments(t: Array, x: Array, draws: tuple[Array, Array], share: Array) -> Array:
+    """Weights of points under which 1, t, ttᵀ, x and x² have the means that they have over the draws of t and x.
 
     min Σ (w − w₀)²/w₀ subject to w ≥ 0, the moments by a large penalty; w₀ is the share of the draws that are nearest
-    to a point.
+    to a point. x are the numbers themselves, on which variances of coefficients depend.
     """
-    nearest = np.argmin(np.sum(t**2, axis=1) - 2.0 * draws @ t.T, axis=1)
+    nearest = np.argmin(np.sum(t**2, axis=1) - 2.0 * draws[0] @ t.T, axis=1)
     start = np.maximum(np.bincount(nearest, share, len(t)), LEAST)
+    middle = share @ draws[1]
+    unit = np.sqrt(np.maximum(share @ (draws[1] - middle) ** 2, 1e-300))
 
-    def moments(x: Array) -> Array:
-        i, j = np.triu_indices(x.shape[1])
-        return np.concatenate([np.ones((len(x), 1)), x, x[:, i] * x[:, j]], axis=1)
+    def moments(t: Array, x: Array) -> Array:
+        i, j = np.triu_indices(t.shape[1])
+        away = (x - middle) / unit
+        return np.concatenate([np.ones((len(t), 1)), t, t[:, i] * t[:, j], away, away**2], axis=1)
 
     root = np.sqrt(start / start.sum())
-    A = PENALTY * moments(t).T * root
-    b = PENALTY * (share @ moments(draws))
+    A = PENALTY * moments(t, x).T * root
+    b = PENALTY * (share @ moments(*draws))
     w = root * nnls(np.concatenate([A, np.eye(len(t))]), np.concatenate([b, root]))[0]
     return np.asarray(w / w.sum())
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from itertools import count
 from typing import Any, Literal, NamedTuple, get_args
@@ -190,6 +191,13 @@ class Unknowns:
             Hyperparameter(f"{shown}[{j}]", _within(float(value), ends), prior, _support(span), ends)
             for j, value in enumerate(start)
         ]
+
+    def starting_at(self, values: Mapping[str, Any]) -> Unknowns:
+        """The same unknowns with other numbers to start from."""
+        other = copy(self)
+        other._values = dict(values)
+        other.space = Space([member for name in self._ranges for member in other._members(name)])
+        return other
 
     def assembled(self, numbers: Mapping[str, float]) -> dict[str, Any]:
         """Every hyperparameter as the model takes it."""

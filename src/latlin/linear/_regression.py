@@ -8,7 +8,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -34,6 +33,7 @@ from latlin.numerics.options import real_array, whole
 from latlin.numerics.rng import RandomState
 from latlin.potentials.checks import RefusedSites
 from latlin.potentials.families import Family, named
+from latlin.potentials.predictive import residuals_of
 
 #: nodes over which a loss is averaged
 NODES = 64
@@ -164,7 +164,7 @@ class Regression(RegressorMixin, LinearEstimator):
         measured numbers are the same. Of rows that were not fitted they show what a family misses: a spread above
         one where intervals are too narrow, large ones at zero where there are too many zeros.
         """
-        return np.asarray(ndtri(np.clip(self._pit(X, y, offset, random_state), 1e-15, 1.0 - 1e-15)))
+        return residuals_of(self._pit(X, y, offset, random_state))
 
     def _pit(self, X: Any, y: Any, offset: Any, random_state: RandomState) -> Array:
         """Probability integral transforms: even on (0, 1) if the model is right."""

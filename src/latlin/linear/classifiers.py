@@ -37,6 +37,7 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.options import jobs, whole
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import FAMILIES, Family
+from latlin.potentials.predictive import class_pit, residuals_of
 
 # --- Classifiers: class probabilities with the posterior integrated out, and decisions by them.
 
@@ -192,6 +193,15 @@ class Classification(ClassifierMixin, LinearEstimator):
         if labels.shape != table.shape[:1]:
             raise ValueError(f"y must have shape {table.shape[:1]}, one label per row, got shape {labels.shape}")
         return table[np.arange(len(labels)), class_index(labels, self.classes_)]
+
+    def quantile_residuals(self, X: Any, y: Any, offset: Any = None, random_state: RandomState = None) -> Array:
+        """Randomised quantile residuals: standard normal, one per row, if the model is right (Dunn and Smyth, 1996).
+
+        The classes are taken in the order of `classes_`.
+        """
+        place = class_index(np.asarray(column_of(self, X, "y", y)), self.classes_)
+        table = np.asarray(self.predict_proba(X, offset), float)
+        return residuals_of(class_pit(table, place, self._generator(random_state)))
 
     def decide(self, X: Any, actions: Sequence[Any], loss: Loss, offset: Any = None) -> NDArray[Any]:
         """The action of least expected loss for each row.

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
 from latlin.inference.engine import Engine
 from latlin.linear import _checks
-from latlin.linear._checks import ClassIndex, LabelCoding, class_index
+from latlin.linear._checks import ClassIndex, LabelCoding
 from latlin.linear._predict import LinearPredictors, draw_observations, draw_weights, levels, log_density, tails
 from latlin.linear._tables import column_of
 from latlin.linear.classifiers import Classification
@@ -173,15 +172,6 @@ class BayesianOrdinalRegression(Classification):
             least=0.0,
         )
         return self.classes_[ends.T.astype(int)]
-
-    def quantile_residuals(self, X: Any, y: Any, offset: Any = None, random_state: RandomState = None) -> Array:
-        """Randomised quantile residuals: standard normal, one per row, if the model is right (Dunn and Smyth, 1996)."""
-        table = np.cumsum(self.predict_proba(X, offset), axis=1)
-        place = class_index(np.asarray(column_of(self, X, "y", y)), self.classes_)
-        row = np.arange(len(table))
-        upto, below = table[row, place], np.where(place > 0, table[row, place - 1], 0.0)
-        shares = below + self._generator(random_state).random(len(row)) * (upto - below)
-        return np.asarray(ndtri(np.clip(shares, 1e-15, 1.0 - 1e-15)))
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from latlin.inference.engine import Engine
+from latlin.inference.infer import infer
+from latlin.inference.model import LatentLinearModel
+from latlin.inference.posterior import StoredModel
 from latlin.linear._design import SPARSE, CoefficientPrior, slab_shares
 from latlin.linear._problem import LOCATION
 from latlin.linear._regression import Regression
+from latlin.numerics.alerts import ConvergenceWarning
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import one_of
 from latlin.numerics.rng import RandomState
@@ -164,6 +169,44 @@ class SparseRegression(Regression):
     def prior_probability_(self) -> float:
         """Chance that a coefficient comes from the slab."""
         return self._fitted_value("prior_probability")
+
+    def estimated_log_evidence(self) -> float | None:
+        """The log evidence by expectation propagation, where `log_evidence_` is a lower bound.
+
+        With many more features than rows and a prior with a peak the bound may be many nat too low, so that it loses
+        against an exact ridge regression that is worse. Where hyperparameters are averaged over, the difference between
+        the two is taken at one of their values. None where expectation propagation does
+        not converge or the training rows are gone.
+        """
+        check_is_fitted(self, "posterior_")
+        model = self._held_model()
+        if self.evidence_kind_ != "lower bound" or model is None:
+            return None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            matched = infer(model, "ep")
+        bound = infer(model, "gkl") if self._fits[0].shares else self._fits[0].posterior
+        return float(self.log_evidence_ + matched.log_evidence - bound.log_evidence) if matched.converged else None
+
+    def _footer(self) -> str:
+        said = super()._footer()
+        estimate = self.estimated_log_evidence() if self._is_wide() else None
+        if estimate is None:
+            return said
+        return (
+            f"{said}\nexpectation propagation estimates the log evidence as {estimate:.4f}: with more features than "
+            "rows the lower bound may be far below it; compare with exact models by the estimate"
+        )
+
+    def _is_wide(self) -> bool:
+        """More features than rows, which is where the bound is loose."""
+        model = self._held_model()
+        return model is not None and int(model.sites[-1].size or 0) < self.n_features_in_
+
+    def _held_model(self) -> LatentLinearModel | None:
+        """The model with its rows, where these are in memory."""
+        model = self._fits[0].posterior.model
+        return model if isinstance(model, LatentLinearModel) and not isinstance(model, StoredModel) else None
 
     def inclusion_probabilities(self) -> Array:
         """The chance that each coefficient comes from the slab of a "spike-and-slab" prior, given the data.

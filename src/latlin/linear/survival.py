@@ -15,6 +15,7 @@ from latlin.linear._regression import AUTO, ChosenFamily
 from latlin.linear._tables import column_of
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState
+from latlin.potentials.predictive import censored_pit
 
 
 class BayesianSurvivalRegression(ChosenFamily):
@@ -183,18 +184,10 @@ class BayesianSurvivalRegression(ChosenFamily):
         return log_density(self._observed(observed), at)
 
     def _pit(self, X: Any, y: Any, offset: Any, random_state: RandomState) -> Array:
-        """Of a time that comes later than y, drawn evenly above P(new ≤ y); of an earlier one, below it."""
+        """Those of censored times are drawn where the event may be."""
         _, (at,), _ = self._latents(X, offset)
-        observed = np.asarray(y, float)
-        table = observed if observed.ndim == 2 else observed[:, None]
-        event = table[:, 1] if table.shape[1] > 1 else np.ones(len(table))
         described = predictive(self._likelihood(), at)
-        upto = described.cdf(table[:, 0])
-        above = described.cdf(np.where(event == 3.0, table[:, -1], table[:, 0]))
-        low = np.where(event == 2.0, 0.0, upto)
-        high = np.select([event == 0.0, event == 3.0], [1.0, above], upto)
-        share: Array = self._generator(random_state).random(len(table))
-        return low + share * (high - low)
+        return censored_pit(described, np.asarray(y, float), self._generator(random_state))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, event: Any = None) -> float:
         """Harrell's concordance: the share of pairs whose order is known and that are predicted in this order.

@@ -240,6 +240,22 @@ def put_lower(lower: NDArray[np.bool_], places: Index, data: NDArray[np.float64]
 
 
 @njit(cache=True)
+def times_symmetric(
+    indptr: Index, indices: Index, order: Index, values: NDArray[np.float64], v: NDArray[np.float64],
+    found: NDArray[np.float64],
+) -> None:  # fmt: skip
+    """found ← found + Mv for a symmetric M by the columns of its lower triangle, the diagonal first, in some order."""
+    for j in range(len(order)):
+        here = order[j]
+        total = values[indptr[j]] * v[here]
+        for k in range(indptr[j] + 1, indptr[j + 1]):
+            there = order[indices[k]]
+            found[there] += values[k] * v[here]
+            total += values[k] * v[there]
+        found[here] += total
+
+
+@njit(cache=True)
 def entry_of(indptr: Index, indices: Index, i: int, j: int) -> int:
     low, high = indptr[j], indptr[j + 1]
     while low < high:

@@ -6,11 +6,11 @@ from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import digamma, expit
+from scipy.special import digamma, expit, gammaln
 
 from latlin.numerics.special import log_sigmoid
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential
-from latlin.potentials.binomial import check_trials, log_choices
+from latlin.potentials.binomial import check_trials
 from latlin.potentials.checks import positive
 from latlin.potentials.mean_link import (
     SHARES,
@@ -60,8 +60,14 @@ class BetaBinomial(Potential):
     def log_density(self, x: ArrayLike) -> Array:
         x = np.asarray(x, dtype=float)
         k, n, s = self.successes, self.trials, self.precision
-        up, down = (log_rising(s * expit(t), y, np.log(s) + log_sigmoid(t)) for t, y in ((x, k), (-x, n - k)))
-        return np.asarray(log_choices(k, n) + up + down - log_rising(s, n))
+        up, down = (log_inverse_beta(y, s * expit(t), np.log(s) + log_sigmoid(t)) for t, y in ((x, k), (-x, n - k)))
+        return np.asarray(self._counted() + up + down)
+
+    def _counted(self) -> Array:
+        """log n B(n, s)/(k (n − k)), without counts that are zero: what remains is log 1/B(k, a) B(n − k, b)."""
+        k, n, s = self.successes, self.trials, self.precision
+        outcomes = np.log(np.maximum(k, 1.0)) + np.log(np.maximum(n - k, 1.0))
+        return np.asarray(np.log(n) - outcomes - log_inverse_beta(n, s, np.log(s)))
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
         x = np.asarray(x, dtype=float)
@@ -86,8 +92,7 @@ class BetaBinomial(Potential):
         k, n, s = self.successes, self.trials, self.precision
         # log a = log s + log σ: once for each kind of outcome that occurs
         ends = (np.sign(k) + np.sign(n - k)) * np.log(s)
-        constant = log_choices(k, n) - log_rising(s, n) + ends
-        return expected_log(self, m, v, constant, SHARES, s, k, n - k, np.zeros(()))
+        return expected_log(self, m, v, self._counted() + ends, SHARES, s, k, n - k, np.zeros(()))
 
     def _parameter_derivative(self, name: str, x: Array) -> Array:
         return self._parameter_slopes(name, x)[0]
@@ -133,3 +138,11 @@ class BetaBinomial(Potential):
 
         s = self.precision
         return beta_binomial_cdf(self.successes, self.trials, s * expit(x), s * expit(-x))
+
+
+def log_inverse_beta(count: Array, a: Array, log_a: Array) -> Array:
+    """log Γ(count + a)/(Γ(count) Γ(a)), moderate where one of both is large; zero where the count is."""
+    large, small = np.maximum(np.maximum(count, 1.0), a), np.minimum(np.maximum(count, 1.0), a)
+    # Γ(a) = Γ(1 + a)/a, where a may be next to nothing
+    log_small = np.where(a < count, gammaln(1.0 + small) - log_a, gammaln(small))
+    return np.where(count > 0, log_rising(large, small) - log_small, 0.0)

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
+from latlin.numerics.arrays import LOG_2PI
+from latlin.potentials import strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import counts, fractions
 from latlin.potentials.exponentials import LOG_MOST, Exponentials, ExponentialTerm, Walled, expected_rate
@@ -15,6 +17,9 @@ from latlin.potentials.poisson import RATE, draw_counts
 from latlin.potentials.predictive import CountPredictive, Predictive
 from latlin.potentials.ranges import UnitInterval
 from latlin.potentials.sigmoids import Sigmoids
+
+#: counts from which on Stirling's series has all digits, and variances of x about which nodes have them
+MANY, NARROW = 1e4, 1e-2
 
 
 class GeneralisedPoisson(Potential):
@@ -56,16 +61,44 @@ class GeneralisedPoisson(Potential):
         return Walled(wall, Growth(np.maximum(y - 1, 0.0), log_theta - log_load))
 
     def log_density(self, x: ArrayLike) -> Array:
-        return self._form().log_density(np.asarray(x, dtype=float))
+        x = np.asarray(x, dtype=float)
+        if not np.any(self.y > MANY):
+            return self._form().log_density(x)
+        y, lam = np.maximum(self.y, 1.0), self.clustering
+        delta = self._excess(x)
+        rest = -1.5 * np.log(y) - 0.5 * LOG_2PI - (1.0 / 12.0 - 1.0 / (360.0 * y * y)) / y
+        centred = np.log1p(-lam) + x - np.log1p(delta) + y * (np.log1p(delta) - delta) + rest
+        return np.where(self.y > MANY, centred, self._form().log_density(x))
+
+    def _excess(self, x: Array) -> Array:
+        """δ of θ + λy = y(1 + δ): with it, terms of the size of y cancel by hand."""
+        with np.errstate(over="ignore"):
+            away = np.expm1(np.minimum(x - np.log(np.maximum(self.y, 1.0)), LOG_MOST))
+        return np.asarray((1.0 - self.clustering) * away)
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        return self._form().derivatives(np.asarray(x, dtype=float))
+        x = np.asarray(x, dtype=float)
+        first, second, third = self._form().derivatives(x)
+        if np.any(self.y > MANY):
+            # with r = θ/(θ + λy), r′ = λr/(1 + δ) and δ′ = r(1 + δ): ψ′ = 1 − r − yrδ
+            delta, lam = self._excess(x), self.clustering
+            r = (delta + 1.0 - lam) / (1.0 + delta)
+            bend = lam * r / (1.0 + delta)
+            first = np.where(self.y > MANY, 1.0 - r - self.y * r * delta, first)
+            centred = -bend - self.y * (bend * delta + r * r * (1.0 + delta))
+            second = np.where(self.y > MANY, centred, second)
+        return Derivatives(first, second, third)
 
     def regions(self) -> tuple[tuple[Array, Array], ...]:
         return ((np.log(self.y + 1), np.ones(())), *self._form().rest.regions())
 
     def _expected_log(self, m: Array, v: Array) -> ExpectedLog:
-        return self._form().expected_log(m, v)
+        found = np.array(self._form().expected_log(m, v))
+        # of many counts: by nodes, whose terms are not of the size of y
+        some = np.flatnonzero((self.y > MANY) & (v < NARROW))
+        if some.size:
+            found[:, some] = strip.expected_log(self.select(some), m[some], v[some], np.pi)
+        return ExpectedLog(*found)
 
     def _tilted_moments(self, m: Array, v: Array, power: Array) -> TiltedMoments:
         return self._form().tilted_moments(self, m, v, power)

@@ -103,6 +103,33 @@ class Predictive(ABC):
         return block, self._m[sites], self._v[sites], shape
 
 
+def class_pit(probabilities: Array, place: Array, rng: np.random.Generator) -> Array:
+    """Transforms of classes, at `place` among the columns: drawn evenly between P(before it) and P(up to it)."""
+    row = np.arange(len(probabilities))
+    table = np.cumsum(probabilities, axis=1)
+    upto, below = table[row, place], np.where(place > 0, table[row, np.maximum(place - 1, 0)], 0.0)
+    return np.asarray(below + rng.random(len(row)) * (upto - below))
+
+
+def censored_pit(described: Predictive, times: Array, rng: np.random.Generator) -> Array:
+    """Transforms of times with events and upper ends beside them, as far as these are given.
+
+    Of a time that comes later than its row says, drawn evenly above P(new ≤ time); of an earlier one, below it.
+    """
+    table = times if times.ndim == 2 else times[:, None]
+    event = table[:, 1] if table.shape[1] > 1 else np.ones(len(table))
+    upto = described.cdf(table[:, 0])
+    above = described.cdf(np.where(event == 3.0, table[:, -1], table[:, 0]))
+    low = np.where(event == 2.0, 0.0, upto)
+    high = np.select([event == 0.0, event == 3.0], [1.0, above], upto)
+    return np.asarray(low + rng.random(len(table)) * (high - low))
+
+
+def residuals_of(pit: Array) -> Array:
+    """Φ⁻¹ of transforms: standard normal if these are even."""
+    return np.asarray(ndtri(np.clip(pit, 1e-15, 1.0 - 1e-15)))
+
+
 def nearest_interval(
     quantile: Callable[[Array], Array],
     cdf: Callable[[Array], Array],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from latlin.diagnostics.model_checks import Check, ModelChecks, check_baseline, check_calibration, check_coverage
+from latlin.numerics.alerts import MisfitWarning
 from latlin.numerics.arrays import Array
 from latlin.report.markup import number
 from latlin.report.words import compared_words
@@ -72,8 +74,8 @@ def describe_additive(model: Any, frame: Any = None, draws: int = DRAWS) -> Addi
         loo = model.loo()
     except ValueError:
         # rows in blocks, a model of a file, or an engine without stand-ins of sites
-        return AdditiveFacts(sentences, ModelChecks(tuple(_bounds(model))))
-    checks = [*_held_out(model, loo), *_bounds(model)]
+        return AdditiveFacts(sentences, ModelChecks((*_of_family(model), *_bounds(model))))
+    checks = [*_of_family(model), *_held_out(model, loo), *_bounds(model)]
     if frame is not None and (baseline := _fit_without_terms(model, frame)) is not None:
         total, error = loo.compare(baseline.loo())
         rows = len(loo.pointwise)
@@ -119,7 +121,9 @@ def _fit_without_terms(model: Any, frame: Any) -> Any:
         return None
     offsets = re.findall(r"offset\((?:[^()]|\([^()]*\))*\)", model.formula)
     formula = " + ".join([f"{_response(model)} ~ 1", *offsets])
-    return type(model)(formula, model.family, engine=model.engine).fit(frame)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MisfitWarning)
+        return type(model)(formula, model.family, engine=model.engine).fit(frame)
 
 
 def readable(name: str) -> str:
@@ -252,6 +256,11 @@ def _curve(name: str, x: Array, found: Any) -> str:
         return f"{name}: a level line lies within the band, so the data do not show clearly that it changes."
     top, bottom = (number(float(x[k]), 3) for k in (np.argmax(mean), np.argmin(mean)))
     return f"{name} is highest near {top} and lowest near {bottom}, a change of {number(float(np.ptp(mean)), 2)}."
+
+
+def _of_family(model: Any) -> tuple[Check, ...]:
+    """Whether counts vary as their family says."""
+    return tuple(getattr(model, "family_checks_", ()))
 
 
 def _held_out(model: Any, loo: Any) -> list[Check]:

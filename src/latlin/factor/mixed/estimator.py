@@ -14,8 +14,20 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from latlin.factor.fit import LatentDraws, NamedEvidence, latent_moments
-from latlin.factor.mixed.columns import BESIDE, Column, Prediction, draw_column, is_frame, make_table, predict_column
-from latlin.factor.mixed.fit import MixedProblem, climb, cold_posterior, make_engine, unit_student_t
+from latlin.factor.mixed.columns import (
+    BESIDE,
+    TYPES,
+    Column,
+    Prediction,
+    draw_column,
+    is_frame,
+    make_table,
+    predict_column,
+)
+from latlin.factor.mixed.fit import MixedProblem, climb, cold_posterior, make_engine, projected, unit_student_t
+from latlin.factor.mixed.sites import family_of
+from latlin.inference.diagnosis.dispersion import dispersion_about
+from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array, visible
 from latlin.numerics.ascent import Rules
@@ -95,6 +107,10 @@ class MixedFactorAnalysis(
     trace_ : ndarray
         Penalised bound after each E-step.
     n_iter_, converged_, message_ : int, bool, str
+    dispersion_ : dict
+        Of Poisson and binomial columns, by name: Pearson's statistic per degree of freedom, about one where they fit.
+    finding_ : str
+        Columns that vary more than their family allows, and which type to try; empty where there are none.
 
     Examples
     --------
@@ -120,6 +136,8 @@ class MixedFactorAnalysis(
             "n_iter_",
             "converged_",
             "message_",
+            "dispersion_?",
+            "finding_?",
         ),
         *("sites_.loading[D, K]", "sites_.intercept[D]"),
     )
@@ -177,7 +195,25 @@ class MixedFactorAnalysis(
         self.lower_bound_ = float(np.sum(values - self.table_.log_scale(rows)))
         self.evidence_kind_ = engine.kind
         self._describe()
+        self._look_at_counts(rows, state.means, state.covs)
         return self
+
+    def _look_at_counts(self, rows: Array, means: Array, covs: Array) -> None:
+        """How the entries of columns vary whose family leaves that no freedom."""
+        self.dispersion_, said = {}, []
+        for column, where in zip(self.table_.columns, self.table_.slices, strict=True):
+            wider = family_of(TYPES[column.kind]).wider if column.width == 1 else ""
+            if not wider:
+                continue
+            place, seen = where.start, ~np.isnan(rows[:, where.start])
+            sites = self.sites_.potential(place, self.sites_.observed(rows, seen, place))
+            theta = np.append(self.sites_.loading[place], self.sites_.intercept[place])
+            found = dispersion_about(sites, *projected(theta, means[seen], covs[seen]))
+            self.dispersion_[column.name] = found.ratio
+            said += [f"column {column.name!r} is {words}" for words in [found.words(wider, "type")] if words]
+        self.finding_ = "; ".join(said)
+        if said:
+            alert(self.finding_, MisfitWarning)
 
     def transform(self, X: Any, *, return_std: bool = False, return_cov: bool = False) -> Any:
         """Posterior means of the latents, (n, K); if asked with standard deviations or covariances, (n, K, K)."""
@@ -345,8 +381,9 @@ class MixedFactorAnalysis(
 
 
 def _taken_apart(model: MixedFactorAnalysis) -> dict[str, Any]:
-    names = [name for name in model._saved if not set(name) & set(".[")]
-    return {"options": model._options_to_save(), "fitted": {n: getattr(model, n) for n in (*names, "trace_")}}
+    names = [name.removesuffix("?") for name in model._saved if not set(name) & set(".[")]
+    held = [name for name in (*names, "trace_") if hasattr(model, name)]
+    return {"options": model._options_to_save(), "fitted": {name: getattr(model, name) for name in held}}
 
 
 # a fitted model can be part of another one, which imputes by it

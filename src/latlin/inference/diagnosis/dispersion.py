@@ -83,6 +83,13 @@ def pearson_sums(potential: Potential, x: Array, weight: Array) -> tuple[float, 
     return statistic, total, variance, parts, more, chance
 
 
+def dispersion_about(potential: Potential, mean: Array, variance: Array, weight: Array | None = None) -> Dispersion:
+    """Of sites whose linear predictors have these moments; Σ weight W_n S_nn parameters have been determined."""
+    weight = np.ones_like(mean) if weight is None else weight
+    determined = float(weight @ np.clip(-potential.derivatives(mean).second * variance, 0.0, 1.0))
+    return Dispersion.of(pearson_sums(potential, mean, weight), determined)
+
+
 def _excess(potential: Potential, mean: Array, variance: Array) -> Array:
     """Excess kurtosis of an observation of a count family without a dispersion of its own."""
     trials = getattr(potential, "trials", None)

@@ -95,14 +95,7 @@ class SparseBlockForm(SparseForm):
         """HᵀΓH and Hᵀν of the Gaussian with the curvature there: Hᵀν = Hᵀψ′ + HᵀΓHδ, Hᵀψ′ from the gradient."""
         scale = self.projections.scale
         slope = (at.gradient - self.linear + self.times_quadratic(at.u)) / scale
-        return at.kept, slope + self.times_entries(at.kept, scale * at.u)
-
-    def times_entries(self, entries: Array, v: Array) -> Array:
-        """M v for a symmetric M given on the entries."""
-        a = self.analysis
-        i, j = a.order[a.indices], a.order[np.repeat(np.arange(a.dim), np.diff(a.indptr))]
-        lower = np.bincount(i, entries * v[j], a.dim)
-        return np.asarray(lower + np.bincount(j, np.where(i == j, 0.0, entries * v[i]), a.dim), float)
+        return at.kept, slope + self.analysis.times(at.kept, scale * at.u)
 
 
 def sparse_block_form(model: BlockModel) -> SparseBlockForm:

@@ -99,6 +99,7 @@ def expected_sums(
         return None
     gamma = -2.0 * expected.d_var
     nu = expected.d_mean + gamma * x
-    total = float(expected.value.sum())
-    sums = EntrySums(total, gram.columns @ expected.d_mean, gram.total(gamma), gram.columns @ nu)
+    slope, entries = gram.columns @ expected.d_mean, gram.total(gamma)
+    # Hᵀν̂ = Hᵀ∂⟨ψ⟩/∂m + HᵀΓ̂Hδ, as x = Hδ: no other pass over the rows
+    sums = EntrySums(float(expected.value.sum()), slope, entries, slope + gram.analysis.times(entries, deviation))
     return sums, SiteParameters(gamma, nu)

@@ -42,8 +42,8 @@ Terms = Callable[..., Sums]
 
 def point_terms(projections: Projections, sites: Sites, x: Array) -> Sums:
     """ψ, ψ′ and −ψ″ at x."""
-    first, second = sites.slopes(x)
-    return _summed(projections, sites.log_density(x), first, -second)
+    value, first, second = sites.expansion(x)
+    return _summed(projections, value, first, -second)
 
 
 def steady_terms(projections: Projections, sites: Sites, x: Array) -> Sums:

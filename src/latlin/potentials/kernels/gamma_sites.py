@@ -99,6 +99,29 @@ def _ratio(count: float, a: float) -> tuple[float, float, float]:
 
 
 @njit(cache=True, error_model="numpy")
+def _rise(z: float, d: float) -> float:
+    """log Γ(z + d)/Γ(z) for z ≥ HIGH and d ≥ 0, without cancellation, by the difference of Stirling's series."""
+    q, p = 1.0 / (z * z), 1.0 / ((z + d) * (z + d))
+    here = (1 / 12.0 - q * (1 / 360.0 - q * (1 / 1260.0 - q * (1 / 1680.0 - q / 1188.0)))) / z
+    there = (1 / 12.0 - p * (1 / 360.0 - p * (1 / 1260.0 - p * (1 / 1680.0 - p / 1188.0)))) / (z + d)
+    return (z + d - 0.5) * math.log1p(d / z) - d + d * math.log(z) + there - here
+
+
+@njit(cache=True, error_model="numpy")
+def _inverse_beta(count: float, a: float) -> tuple[float, float, float]:
+    """log Γ(count + a)/(Γ(count) Γ(1 + a)) with two derivatives in a: moderate where one of both is large."""
+    low, low_first, low_second, _ = log_gamma_four(1.0 + a)
+    high, high_first, high_second, _ = log_gamma_four(count + a)
+    if count >= max(1.0 + a, HIGH):
+        value = _rise(count, a) - low
+    elif 1.0 + a >= HIGH:
+        value = _rise(1.0 + a, count - 1.0) - log_gamma_four(count)[0]
+    else:
+        value = high - low - log_gamma_four(count)[0]
+    return value, high_first - low_first, high_second - low_second
+
+
+@njit(cache=True, error_model="numpy")
 def _share_site(x: float, size: float, up: float, down: float, slope: float) -> tuple[float, float, float, float]:
     """ψ, ψ′, ψ″ and ∂ψ/∂size for a mean σ(x); counts of zero have no part."""
     e = math.exp(-math.fabs(x))
@@ -108,11 +131,11 @@ def _share_site(x: float, size: float, up: float, down: float, slope: float) -> 
     log_ends, log_slope, log_bend = 0.0, 0.0, 0.0
     w = p * q
     if up != 0.0:
-        f, g, h = _ratio(up, size * p)
+        f, g, h = _inverse_beta(up, size * p)
         value, first, second, by_size = value + f, first + size * g, second + size * size * h, by_size + p * g
         log_ends, log_slope, log_bend = log_ends + min(x, 0.0) - line, log_slope + q, log_bend - w
     if down != 0.0:
-        f, g, h = _ratio(down, size * q)
+        f, g, h = _inverse_beta(down, size * q)
         value, first, second, by_size = value + f, first - size * g, second + size * size * h, by_size + q * g
         log_ends, log_slope, log_bend = log_ends + min(-x, 0.0) - line, log_slope - p, log_bend - w
     # μ′ = w, μ″ = w(1 − 2μ)

@@ -1,0 +1,79 @@
+"""Poisson counts that vary more than Poisson counts do are told wherever the family is used."""
+
+import warnings
+
+import numpy as np
+import pandas
+import pytest
+
+import latlin
+from latlin.additive import AdditiveModel
+from latlin.factor import MixedFactorAnalysis
+from latlin.gp import GaussianProcessRegressor
+from latlin.linear import BayesianPoissonRegression
+from latlin.numerics.alerts import MisfitWarning
+from latlin.report import write_report
+
+N = 150
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((N, 1))
+MEAN = np.exp(1.0 + 0.5 * X[:, 0])
+COUNTS = {"even": RNG.poisson(MEAN), "varied": RNG.poisson(MEAN * RNG.gamma(1.0, 1.0, N))}
+SAID = "overdispersed: intervals are too narrow; try {option}='negative-binomial'"
+
+
+def linear(y):
+    return BayesianPoissonRegression(prior_scale=1.0).fit(X, y)
+
+
+def process(y):
+    return GaussianProcessRegressor(
+        likelihood="poisson", engine="laplace", optimizer=None, hyperparameters="fixed"
+    ).fit(X, y)
+
+
+def formula(y):
+    frame = pandas.DataFrame({"x": X[:, 0], "y": y})
+    return AdditiveModel("y ~ x", "poisson", engine="laplace").fit(frame)
+
+
+def mixed(y):
+    table = pandas.DataFrame({"y": y, "x": X[:, 0], "z": X[:, 0] + 0.1 * RNG.standard_normal(N)})
+    return MixedFactorAnalysis(1, types={"y": "count"}, random_state=0).fit(table)
+
+
+@pytest.mark.parametrize(
+    ("fit", "option"), [(linear, "family"), (process, "likelihood"), (formula, "family"), (mixed, "type")]
+)
+def test_by_a_warning_a_number_and_a_sentence(fit, option, tmp_path):
+    with pytest.warns(MisfitWarning, match=SAID.format(option=option)):
+        model = fit(COUNTS["varied"])
+    ratio = model.dispersion_["y"] if fit is mixed else model.dispersion_
+    # var = μ + μ²: 1 + mean of μ, and more
+    assert 2.0 < ratio < 8.0
+    assert SAID.format(option=option) in model.finding_
+    if hasattr(model, "summary"):
+        assert "overdispersed" in repr(model.summary())
+    model.save(tmp_path / "m.latlin")
+    assert latlin.load(tmp_path / "m.latlin").finding_ == model.finding_
+    # counts of the family itself are not accused: a warning would be an error
+    assert fit(COUNTS["even"]).finding_ == ""
+
+
+def test_by_the_page_of_a_formula(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MisfitWarning)
+        model = formula(COUNTS["varied"])
+    write_report(tmp_path / "page.html", model)
+    assert "overdispersed: they vary more than the family allows" in (tmp_path / "page.html").read_text("utf8")
+
+
+def test_rows_of_formulas_with_groups_are_counted_once():
+    """Coefficients that rows have determined are no reason to call what is left too even, or too uneven."""
+    group = RNG.integers(0, 15, N)
+    y = RNG.poisson(np.exp(1.0 + 0.5 * X[:, 0] + 0.7 * RNG.standard_normal(15)[group]))
+    frame = pandas.DataFrame({"x": X[:, 0], "g": group.astype(str), "y": y})
+    model = AdditiveModel("y ~ x + (1 | g)", "poisson", engine="laplace").fit(frame)
+    assert model.dispersion_ == pytest.approx(1.0, abs=0.3)
+    bernoulli = AdditiveModel("y ~ x", "bernoulli", engine="laplace").fit(frame.assign(y=(y > 2).astype(float)))
+    assert np.isnan(bernoulli.dispersion_)
