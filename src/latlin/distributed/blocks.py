@@ -210,7 +210,8 @@ def tree(parts: Iterable[T], combine: Callable[[T, T], T]) -> T:
 
 def _check_parts(X: Any, others: dict[str, Any]) -> None:
     """Refuse what has no rows and columns of numbers, and what does not go with them row by row."""
-    shape, dtype = getattr(X, "shape", ()), getattr(X, "dtype", np.dtype(float))
+    shape: tuple[int, ...] = getattr(X, "shape", ())
+    dtype = getattr(X, "dtype", np.dtype(float))
     if len(shape) != 2 or not shape[0]:
         raise ValueError(f"X must be a table with rows and columns, got {X!r:.80}")
     if np.dtype(dtype).kind not in "biuf":

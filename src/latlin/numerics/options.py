@@ -14,6 +14,7 @@ import numpy as np
 
 #: no count of steps, draws or components is as large
 MOST = 2**31
+LARGEST_FLOAT = float(np.finfo(float).max)
 
 
 def number(
@@ -35,7 +36,7 @@ def number(
     ValueError: power must be a number above 0 and at most 1, got 'a'
     """
     # integers may be larger than any float
-    good = isinstance(value, Real) and not isinstance(value, bool) and bool(abs(value) <= np.finfo(float).max)
+    good = isinstance(value, Real) and not isinstance(value, bool) and bool(-LARGEST_FLOAT <= value <= LARGEST_FLOAT)
     if good:
         good = (
             (least is None or value >= least)
@@ -58,7 +59,7 @@ def whole(name: str, value: Any, least: int = 0) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r:.80}")
-    if value >= MOST:
+    if int(value) >= MOST:
         raise ValueError(f"{name} must be an integer below {MOST}, got {value!r:.80}")
     return int(value)
 
@@ -126,7 +127,7 @@ def table_rows(name: str, value: Any, keys: Iterable[str]) -> list[Mapping[str, 
 def jobs(value: Any) -> int | None:
     """`n_jobs` as joblib counts processes: None, or a whole number other than 0."""
     if value is not None:
-        good = isinstance(value, Integral) and not isinstance(value, bool) and value != 0 and abs(value) < 2**15
+        good = isinstance(value, Integral) and not isinstance(value, bool) and 0 < abs(int(value)) < 2**15
         if not good:
             raise ValueError(
                 f"n_jobs must be None or an integer other than 0, below {2**15} in size, got {value!r:.80}"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from importlib import import_module
+from types import UnionType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -279,6 +280,8 @@ def _is_a(part: Any, text: str, names: Mapping[str, Any]) -> bool:
     if kind in PLAIN:
         return isinstance(part, PLAIN[kind]) and (kind == "bool" or not isinstance(part, bool))
     found = names.get(kind)
+    if isinstance(found, UnionType) and all(isinstance(one, type) for one in found.__args__):
+        return isinstance(part, found)
     if found is Any or not isinstance(found, type):
         return True
     return _has_members(part, found) if getattr(found, "_is_protocol", False) else isinstance(part, found)
