@@ -23,6 +23,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import FrameType
@@ -34,6 +35,7 @@ from scipy import sparse
 import latlin
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
 from latlin.additive import AdditiveModel
+from latlin.datasets.table import read_table
 from latlin.design import SequentialDesign
 from latlin.distributed import LocalBlocks, open_blocks
 from latlin.factor import TrilinearFactorization
@@ -364,13 +366,13 @@ def formulas(rng: np.random.Generator) -> Iterator[Case]:
         return AdditiveModel(formula, hyperparameters="fixed").fit(columns).predict(columns)
 
     for formula in FORMULAS:
-        yield Case("formulas", "formula", "", f"{formula:.60}", False, lambda f=formula: fitted(f, table))
+        yield Case("formulas", "formula", "", f"{formula:.60}", False, partial(fitted, formula, table))
     for column in table:
         for bad, value, finite in spoilt(table[column], rng):
-            call = lambda c=column, v=value: fitted("y ~ x + (1 | g)", table | {c: v})  # noqa: E731
+            call = partial(fitted, "y ~ x + (1 | g)", table | {column: value})
             yield Case("formulas", "table", column, bad, finite and column != "g", call)
     for bad, (value, _) in ODD.items():
-        yield Case("formulas", "table", "", bad, False, lambda v=value: fitted("y ~ x", v))
+        yield Case("formulas", "table", "", bad, False, partial(fitted, "y ~ x", value))
 
 
 def files(_: np.random.Generator) -> Iterator[Case]:
@@ -385,11 +387,11 @@ def files(_: np.random.Generator) -> Iterator[Case]:
         "long": "x" * 5000,
     }
     for bad, path in paths.items():
-        yield Case("files", "save", "path", bad, False, lambda p=path: post.save(p))
-        yield Case("files", "load", "path", bad, False, lambda p=path: latlin.load(p))
-        call = lambda p=path: infer(_coordinates(), "gkl", checkpoint=p)  # noqa: E731
+        yield Case("files", "save", "path", bad, False, partial(post.save, path))
+        yield Case("files", "load", "path", bad, False, partial(latlin.load, path))
+        call = partial(infer, _coordinates(), "gkl", checkpoint=path)
         yield Case("files", "infer", "checkpoint", bad, False, call)
-        yield Case("files", "read_table", "path", bad, False, lambda p=path: latlin.datasets.read_table(p))  # type: ignore[attr-defined]
+        yield Case("files", "read_table", "path", bad, False, partial(read_table, path))
 
 
 def blocks(rng: np.random.Generator) -> Iterator[Case]:
@@ -409,11 +411,11 @@ def blocks(rng: np.random.Generator) -> Iterator[Case]:
 
     for argument in good:
         for bad, value, finite in spoilt(good[argument], rng):
-            call = lambda a=argument, v=value: fitted(good | {a: v})  # noqa: E731
+            call = partial(fitted, good | {argument: value})
             yield Case("blocks", "LocalBlocks.of", argument, bad, finite, call)
     for bad, (value, _) in ODD.items():
-        yield Case("blocks", "LocalBlocks.of", "rows", bad, False, lambda v=value: fitted(good, v))
-        yield Case("blocks", "open_blocks", "", bad, False, lambda v=value: open_blocks(v))
+        yield Case("blocks", "LocalBlocks.of", "rows", bad, False, partial(fitted, good, value))
+        yield Case("blocks", "open_blocks", "", bad, False, partial(open_blocks, value))
 
 
 WORDS = ("", "nothing", "-1", "0", "nan", "1e400", "é=1", "=1+1", "a,b,c", "x" * 3000, "a\tb", "../nowhere/at")

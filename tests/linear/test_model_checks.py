@@ -9,7 +9,6 @@ import pytest
 
 import latlin
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression, BayesianPoissonRegression
-from latlin.linear._base import _named
 from latlin.linear._model_checks import LookBack
 from latlin.numerics.alerts import MisfitWarning
 from latlin.priors import Flat
@@ -86,5 +85,5 @@ def test_a_caution_names_features_and_never_coordinates():
     rng = np.random.default_rng(0)
     posterior = BayesianLinearRegression().fit(rng.standard_normal((20, 2)), rng.standard_normal(20)).posterior_
     wary = replace(posterior, names=None, caution=("rough", "the sd of coordinate 1 would be larger"))
-    assert _named(wary, ("age", "size")).caution == ("rough", "the sd of 'size' would be larger")
-    assert _named(wary, None).caution == wary.caution
+    assert wary.with_names(("age", "size")).caution == ("rough", "the sd of 'size' would be larger")
+    assert wary.with_names(None).caution == wary.caution

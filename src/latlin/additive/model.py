@@ -170,8 +170,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
             # also where nothing is dropped or filled: one message names all missing and odd cells
             frame = without_gaps(frame, self.formula, self.response, missing)
         if is_large_frame(frame):
-            problem = block_problem(read, frame, problem_of, checkpoint)
-            frame = None
+            problem, frame = block_problem(read, frame, problem_of, checkpoint), None
         else:
             problem = without_copies(problem_of(frame))
         how = (self.engine, self.hyperparameters, priors, self.random_state, self.verbose)
@@ -200,8 +199,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
             predict.PredictedComponent(float(share), values, part)
             for share, values, part in zip(shares, self._values, parts, strict=True)
         ]
-        self.log_evidence_ = posterior.log_evidence
-        self.evidence_kind_ = posterior.evidence_kind
+        self.log_evidence_, self.evidence_kind_ = posterior.log_evidence, posterior.evidence_kind
         self.converged_, self.n_iter_ = posterior.converged, max(posterior.n_iter, 1)
         self.message_, self.trace_ = posterior.message, np.asarray(posterior.trace, float)
         if not hasattr(self, "_fits"):

@@ -36,7 +36,8 @@ def number(
     ValueError: power must be a number above 0 and at most 1, got 'a'
     """
     # integers may be larger than any float
-    good = isinstance(value, Real) and not isinstance(value, bool) and bool(-LARGEST_FLOAT <= value <= LARGEST_FLOAT)
+    given: Any = value if isinstance(value, Real) and not isinstance(value, bool) else np.nan
+    good = bool(-LARGEST_FLOAT <= given <= LARGEST_FLOAT)
     if good:
         good = (
             (least is None or value >= least)

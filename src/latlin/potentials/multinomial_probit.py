@@ -16,6 +16,7 @@ d_j = b + e_y − e_j, every ⟨log Φ⟩ an integral in one dimension. At the b
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from latlin.numerics.arrays import LOG_2PI, Array
@@ -68,14 +69,14 @@ def expected_log_multinomial_probit(m: Array, V: Array, label: Array) -> ClassEx
     return ClassExpectation(total, _differences(slope, label, others), _curvature(-2.0 * bend, b, label, others))
 
 
-def _differences(values: Array, label: Array, others: Array) -> Array:
+def _differences(values: Array, label: Array, others: NDArray[np.intp]) -> Array:
     """Σ_j v_j (e_y − e_j) over the other classes j of every row."""
     total = label * values.sum(axis=1, keepdims=True)
     total[np.arange(len(label))[:, None], others] = -values
     return total
 
 
-def _curvature(gamma: Array, b: Array, label: Array, others: Array) -> Array:
+def _curvature(gamma: Array, b: Array, label: Array, others: NDArray[np.intp]) -> Array:
     """Σ_j γ_j d_j d_jᵀ + bbᵀ: with a = b + e_y and g the vector of the γ_j, (Σγ)aaᵀ − agᵀ − gaᵀ + diag g + bbᵀ."""
     a, g = b + label, np.zeros_like(label)
     g[np.arange(len(label))[:, None], others] = gamma
@@ -86,14 +87,14 @@ def _curvature(gamma: Array, b: Array, label: Array, others: Array) -> Array:
     return total
 
 
-def _given(place: Array, label: Array, others: Array) -> tuple[Array, Array]:
+def _given(place: Array, label: Array, others: NDArray[np.intp]) -> tuple[Array, Array]:
     """τ² and b of q(u|f) from c and log γ_j."""
     gamma = np.exp(place[:, 1:])
     tau = 1.0 / (1.0 + gamma.sum(axis=1))
     return tau, -tau[:, None] * _differences(gamma, label, others)
 
 
-def _sites(place: Array, away: Array, V: Array, label: Array, others: Array) -> ExpectedLog:
+def _sites(place: Array, away: Array, V: Array, label: Array, others: NDArray[np.intp]) -> ExpectedLog:
     """⟨log Φ(x_j)⟩ with its derivatives, of every row and other class."""
     tau, b = _given(place, label, others)
     a = b + label
