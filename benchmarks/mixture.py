@@ -25,7 +25,8 @@ from _suite import run_alone
 from _table import environment, seconds, table
 from _task import Task, Trial
 from latlin.mixture import BayesianGaussianMixture
-from latlin.mixture.gradients import Point, compare_estimators
+from latlin.mixture.fixed import RootBelief
+from latlin.mixture.gradients import compare_estimators
 from latlin.mixture.moments import of_labels
 from latlin.mixture.sweep import make_rows
 from latlin.mixture.wishart import WishartParams
@@ -174,7 +175,7 @@ def estimators() -> None:
     moments = sample.moments(mixture, rng.integers(10, size=700), 10)
     for _ in range(5):
         moments = mixture.evaluate(data, mixture.belief(moments)).moments
-    print(compare_estimators(mixture, data, Point.of(mixture.belief(moments)), repeats=1000, random_state=0))
+    print(compare_estimators(mixture, data, RootBelief.of(mixture.belief(moments)), repeats=1000, random_state=0))
 
 
 def main() -> None:

@@ -293,7 +293,7 @@ def _changed(array, value, place=(17, 2)):
         ((X, Y["number"]), "Unknown label type"),
         ((X, np.where(Y["class"] > 1, np.nan, Y["class"])), "Input y contains NaN"),
         ((X, None), "y is missing"),
-        ((X, Y["word"][:50]), "different lengths"),
+        ((X, Y["word"][:50]), "one entry for each of the 80 rows of X, got 50"),
         ((X, np.stack([Y["class"]] * 2, axis=1)), "y should be a 1d array"),
         ((X, Y["word"], np.zeros(N)), "zero everywhere"),
         ((X, Y["word"], -WEIGHT), "not negative"),

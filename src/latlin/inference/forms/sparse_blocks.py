@@ -88,7 +88,9 @@ class SparseBlockForm(SparseForm):
         precision = self.precision_with(at.kept)
         if precision is None:
             return None
-        density = Gaussian(self.weights(at.u), SparsePrecisionCovariance(precision))
+        # where one more Newton step leads, as the mean of the stand-ins is
+        moved = at.u + precision.solve(at.gradient / self.projections.scale) / self.projections.scale
+        density = Gaussian(self.weights(moved), SparsePrecisionCovariance(precision))
         return LocalGaussian(density, precision.log_det, None)
 
     def coordinates_at(self, at: Expansion) -> tuple[Array, Array]:

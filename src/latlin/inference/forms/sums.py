@@ -180,14 +180,17 @@ class SumForm:
         return at.kept
 
     def gaussian_at(self, at: Expansion) -> LocalGaussian | None:
-        """The Gaussian with the curvature there; None where that vanishes or has the wrong sign."""
+        """The Gaussian with the curvature there, its mean where one more Newton step leads, as that of the stand-ins is.
+
+        None where the curvature vanishes or has the wrong sign.
+        """
         try:
             chol = cholesky(at.kept)
         except ValueError:
             return None
         if self.own.quadratic is not None and np.linalg.eigvalsh(at.kept, UPLO="U")[0] < FLATTEST:
             return None
-        return LocalGaussian(self.gaussian(at.u, chol), chol.log_det, None)
+        return LocalGaussian(self.gaussian(at.u + chol.solve(at.gradient), chol), chol.log_det, None)
 
 
 def _solve(precision: Array, gradient: Array) -> Array | None:
