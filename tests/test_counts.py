@@ -74,5 +74,5 @@ def test_draws_and_levels_of_linear_models():
     for ask in (classifier.summary, lambda coverage: regression.predict_interval(X, coverage)):
         with pytest.raises(ValueError, match="coverage must hold probabilities"):
             ask("a")
-    with pytest.raises(ValueError, match="intercept_scale must be a positive number"):
+    with pytest.raises(ValueError, match="intercept_scale must be a number of at least"):
         BayesianLogisticRegression(intercept_scale="a").fit(X, Y)

@@ -127,5 +127,4 @@ def test_the_parabola_of_a_narrow_gaussian_meets_the_quadrature():
 def test_far_beyond_all_components():
     site = GaussianMixture([0.5, 0.5], [-1.0, 1.0], [0.5, 2.0])
     assert np.all(np.isfinite(site.tilted_moments(1e30, 1e12, 0.5)))
-    with pytest.raises(ValueError, match="overflows at mean 1e\\+200"):
-        site.expected_log(1e200, 1.0)
+    assert site.expected_log(1e200, 1.0)[0] == -np.inf
