@@ -51,6 +51,7 @@ def walk(n=40):
 # --- engines -------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::latlin.numerics.alerts.MisfitWarning")
 @pytest.mark.parametrize(("engine", "name"), [("ep", "mine"), ("laplace", "ep"), ("gkl", "laplace")])
 def test_groups_are_left_out_by_the_engine_of_the_fit(engine, name):
     frame = {"y": COUNTS, "x": X[:, 0], "g": np.arange(60) % 5}
@@ -62,6 +63,7 @@ def test_groups_are_left_out_by_the_engine_of_the_fit(engine, name):
     np.testing.assert_allclose(found[1].pointwise, found[0].pointwise, atol=1e-7)
 
 
+@pytest.mark.filterwarnings("ignore::latlin.numerics.alerts.MisfitWarning")
 def test_rows_in_blocks_are_left_out_where_stand_ins_follow_from_marginals():
     pandas = pytest.importorskip("pandas")
     dd = pytest.importorskip("dask.dataframe")

@@ -50,7 +50,8 @@ def test_it_answers_what_every_posterior_answers():
     post = posterior(MIXTURE.logpdf)
     names = {f.name for f in fields(Posterior)} | {n for n in vars(Posterior) if not n.startswith("_")}
     of_latent_linear_models = {"model", "sites", "bound_error", "power", "kl_bound", "save", "load"}
-    of_latent_linear_models |= {"caution", "evidence_term", "names", "without_functions", "corrected_marginals"}
+    of_latent_linear_models |= {"caution", "evidence_term", "names", "with_names"}
+    of_latent_linear_models |= {"without_functions", "corrected_marginals"}
     assert [name for name in sorted(names - of_latent_linear_models) if not hasattr(post, name)] == []
     one = np.array([0.2, -0.4])
     assert post.logpdf(one) == pytest.approx(post.logpdf(one[None])[0])

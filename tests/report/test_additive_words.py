@@ -84,6 +84,7 @@ def test_an_interaction_forbids_to_read_one_effect_alone():
     assert "kind, x interact (clear: x:kind c)" in said
 
 
+@pytest.mark.filterwarnings("ignore::latlin.numerics.alerts.MisfitWarning")
 def test_overdispersed_counts_do_not_fit_and_the_remedy_fits():
     frame = table(4, spread=0.3)
     rng = np.random.default_rng(6)

@@ -135,15 +135,17 @@ class AdditiveProblem:
     def look_at_counts(self, posterior: Posterior) -> tuple[float, str, tuple[Check, ...]]:
         """How observations vary, where their family leaves that no freedom: Pearson's ratio, a finding, and a check.
 
-        Of many rows, evenly spaced ones are looked at; of rows in blocks none.
+        Of many rows, evenly spaced ones are looked at; of rows in blocks those of the sample.
         """
         wider, one_trial = self.family.declared.wider, self.family.binary and self.observed.trials is None
-        if not wider or one_trial or self.n_rows != len(self.observed.y):
+        if not wider or one_trial:
             return np.nan, "", ()
-        rows = np.arange(0, self.n_rows, max(1, self.n_rows // MOST_ROWS))
+        seen = len(self.observed.y)
+        rows = np.arange(0, seen, max(1, seen // MOST_ROWS))
         at, weight = posterior.project(self.design[rows]), self.observed.weight
         weight = np.ones(len(rows)) if weight is None else weight[rows]
-        found = dispersion_about(self.first_potential.select(rows), at.mean + self.offset[rows], at.variance, weight)
+        sites = self.family.potential(self.observed, self.starts).select(rows)
+        found = dispersion_about(sites, at.mean + self.offset[rows], at.variance, weight)
         if said := found.words(wider):
             alert(said, MisfitWarning)
         return found.ratio, said, (found.check(wider),)

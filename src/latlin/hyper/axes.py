@@ -31,6 +31,9 @@ REACH = float(np.sqrt(2.0))
 SCALES = (0.3, 3.0)
 #: factor by which curvature over the reach of an axis may differ from the one that a search has found out
 AGREED = 1.6
+#: a longer tail than this is drawn in; that of the logarithm of a gamma variable of shape 2 is 0.16, those of the
+#: logarithms of the scales of groups that hardly differ are 0.4 to 0.5
+SHORTEST_TAIL = 0.25
 #: largest κ, with which t rises by at least half of z, and steps of Newton's method from t to z
 LONGEST_TAIL, INVERTED = 0.5, 12
 
@@ -72,6 +75,7 @@ class Axes:
         above, below = np.maximum(kappa + delta, 0.0), np.maximum(kappa - delta, 0.0)
         kappa, delta = 0.5 * (above + below), 0.5 * (above - below)
         less = np.minimum(1.0, LONGEST_TAIL / np.maximum(kappa, 1e-300))
+        less[np.maximum(above, below) < SHORTEST_TAIL] = 0.0
         return kappa * less, delta * less
 
     @property

@@ -174,11 +174,11 @@ def composite(objective: Objective, axes: Axes, optimum: Optimum) -> Rule:
     """
     design = [(optimum.point, optimum.gradient), *(pair for pair in axes.tried if np.isfinite(pair[0].log_density))]
     others: list[KnownPoint] = []
-    state = _told(objective, _with_tails_or_without(axes, design), design, None)
+    state = _told(objective, _following_tails(axes, design), design, None)
     if not (state.found.sloped and state.typical <= SURE):
         sphere, others = _sphere(objective, axes)
         design = [design[0], *sphere]
-        axes = _with_tails_or_without(axes, [*design, *others])
+        axes = _following_tails(axes, [*design, *others])
         state = _told(objective, axes, [*design, *others], None)
     limit, rounds = len(design) + len(others) + MORE * len(axes.centre), 0
     while state.found.sloped and len(design) + len(others) < limit:
@@ -294,16 +294,9 @@ def _telling(covariance: Array, count: int) -> list[int]:
     return chosen
 
 
-def _with_tails_or_without(axes: Axes, known: list[KnownPoint]) -> Axes:
-    """Axes with long tails drawn in, where the gradients at the known points are more probable so."""
-    plain = _interpolated(axes, known, None)
-    long = replace(axes, long_tails=True)
-    z = long.drawn_in(np.stack([point.u for point, _ in known]))
-    if not plain.sloped or np.array_equal(z, plain.at):
-        return axes
-    # slopes in z are those in t times dt/dz
-    gained = _interpolated(long, known, None).log_likelihood + float(np.log(long.stretch(z)).sum())
-    return long if gained > plain.log_likelihood else axes
+def _following_tails(axes: Axes, known: list[KnownPoint]) -> Axes:
+    """Axes with long tails drawn in, where there are gradients to follow them by."""
+    return replace(axes, long_tails=all(gradient is not None for _, gradient in known))
 
 
 def _interpolated(axes: Axes, known: list[KnownPoint], before: LogDensity | None) -> LogDensity:

@@ -50,8 +50,6 @@ class LogDensity:
         Lower Cholesky factor of the covariance of everything known, in units of a.
     dual : ndarray of shape (N,)
         Its solve with what is known.
-    log_likelihood : float
-        Of what is known, up to a constant.
     """
 
     at: Array
@@ -61,7 +59,6 @@ class LogDensity:
     amplitude: float
     root: Array
     dual: Array
-    log_likelihood: float
 
     def __call__(self, t: Array) -> Array:
         """Log densities at rows of t."""
@@ -102,8 +99,7 @@ def log_density_from(
         # values of fits that end within a tolerance contradict each other where points are close
         likelihood -= CLEARLY if noise == ROUGH else 0.0
         if likelihood > best:
-            best = likelihood
-            found = LogDensity(t, slopes is not None, slope, length, amplitude, root, dual, likelihood)
+            best, found = likelihood, LogDensity(t, slopes is not None, slope, length, amplitude, root, dual)
     assert found is not None  # the first length has a finite likelihood
     return found
 

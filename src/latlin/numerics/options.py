@@ -37,6 +37,7 @@ def number(
     """
     # integers may be larger than any float
     given: Any = value if isinstance(value, Real) and not isinstance(value, bool) else np.nan
+    given = given.item() if isinstance(given, np.generic) else given
     good = bool(-LARGEST_FLOAT <= given <= LARGEST_FLOAT)
     if good:
         good = (

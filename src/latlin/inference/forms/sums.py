@@ -180,7 +180,7 @@ class SumForm:
         return at.kept
 
     def gaussian_at(self, at: Expansion) -> LocalGaussian | None:
-        """The Gaussian with the curvature there, its mean where one more Newton step leads, as that of the stand-ins is.
+        """The Gaussian with the curvature there; its mean is where one more Newton step leads, as in site form.
 
         None where the curvature vanishes or has the wrong sign.
         """
