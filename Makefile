@@ -13,7 +13,7 @@ demo: $(VENV)/.core
 	$(VENV)/bin/latlin demo
 
 test: $(VENV)/.dev
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(RUN) -m pytest -n $(JOBS) -q
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(RUN) -m pytest -n $(JOBS) --dist worksteal -q
 
 # PyTorch is large: what needs it is tested in a virtual environment of its own
 test-torch: .venv-torch/.dev

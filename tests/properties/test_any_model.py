@@ -31,7 +31,7 @@ def test_finite_numbers_or_a_clear_refusal(name, made, kind):
 
 
 @pytest.mark.parametrize("names", [("map", "laplace", "lvb"), ("gkl", "ep"), ("mean-field", "diagonal", "chevron")])
-@part(1.0)
+@part(0.5)
 @given(data=st.data())
 def test_scales_of_eight_orders_either_way(names, data):
     made = data.draw(parts(widest=8.0))

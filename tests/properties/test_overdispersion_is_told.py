@@ -8,7 +8,7 @@ import pytest
 
 import latlin
 from latlin.additive import AdditiveModel
-from latlin.factor import MixedFactorAnalysis
+from latlin.factor import MatrixFactorization, MixedFactorAnalysis, TrilinearFactorization
 from latlin.gp import GaussianProcessRegressor
 from latlin.linear import BayesianPoissonRegression
 from latlin.numerics.alerts import MisfitWarning
@@ -77,3 +77,18 @@ def test_rows_of_formulas_with_groups_are_counted_once():
     assert model.dispersion_ == pytest.approx(1.0, abs=0.3)
     bernoulli = AdditiveModel("y ~ x", "bernoulli", engine="laplace").fit(frame.assign(y=(y > 2).astype(float)))
     assert np.isnan(bernoulli.dispersion_)
+
+
+@pytest.mark.parametrize(("model", "shape"), [(MatrixFactorization, (40, 8)), (TrilinearFactorization, (10, 8, 6))])
+def test_by_factorisations_of_tables(model, shape, tmp_path):
+    rng = np.random.default_rng(1)
+    sides = np.ix_(*(0.4 * rng.standard_normal(n) for n in shape))
+    mean = np.exp(1.0 + sum(sides))
+    with pytest.warns(MisfitWarning, match=SAID.format(option="family")):
+        varied = model(1, family="poisson", random_state=0).fit(rng.poisson(mean * rng.gamma(1.0, 1.0, shape)) * 1.0)
+    assert 2.0 < varied.dispersion_ < 8.0
+    varied.save(tmp_path / "m.latlin")
+    assert latlin.load(tmp_path / "m.latlin").finding_ == varied.finding_
+    even = model(1, family="poisson", random_state=0).fit(rng.poisson(mean) * 1.0)
+    assert even.finding_ == ""
+    assert even.dispersion_ == pytest.approx(1.0, abs=0.3)

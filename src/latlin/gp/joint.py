@@ -50,6 +50,8 @@ CAUTION = (
 FLAT = 1e-12
 #: gradient of the bound up to which a fit goes on the way to the best kernel
 LEARNING = 1e-4
+#: steps at most of a fit of a kernel that is tried: those that end take some tens, and far out some do not end
+TRIED = 100
 
 
 @dataclass(frozen=True)
@@ -144,8 +146,9 @@ def of_label(y: Array, count: int) -> Array:
 
 
 def class_rules(engine: Any, tol: float) -> Rules:
-    """When the ascent of all classes ends: by the engine's tolerance, or a looser one."""
-    return Rules(max(tol, engine.tol), max_iter=engine.max_iter, monotone=True, remedy="give a smaller kernel variance")
+    """When the ascent of all classes ends: by the engine's tolerance, or while kernels are tried by a looser one."""
+    steps = min(engine.max_iter, TRIED) if tol > engine.tol else engine.max_iter
+    return Rules(max(tol, engine.tol), max_iter=steps, monotone=True, remedy="give a smaller kernel variance")
 
 
 def stand_in_sites(sites: SiteParameters, mean: Any) -> GaussianSites:

@@ -12,6 +12,8 @@ from scipy.special import logit
 
 from latlin.factor.matrix.energies import Index
 from latlin.factor.mixed.sites import ObservedColumn, family_of
+from latlin.inference.diagnosis.dispersion import dispersion_about
+from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Rules
 from latlin.numerics.options import number, one_of, whole
@@ -67,6 +69,15 @@ class CellUnits:
     def _shift(self, seen: NDArray[np.bool_]) -> float:
         """log |dy/dcode| of all observed cells."""
         return float(seen.sum()) * float(np.log(self.scale_))
+
+    def _look_at_counts(self, y: Array, moments: tuple[Array, Array]) -> None:
+        """How counts vary about their means, where their family leaves that no freedom; `moments` of the products."""
+        self.dispersion_, self.finding_ = np.nan, ""
+        if wider := self._family.wider:
+            found = dispersion_about(self._family.potential(y, self.likelihood_), *moments)
+            self.dispersion_, self.finding_ = found.ratio, found.words(wider)
+        if self.finding_:
+            alert(self.finding_, MisfitWarning)
 
     def _describe_parameters(self) -> None:
         """Parameters of the likelihood in the units of the table."""

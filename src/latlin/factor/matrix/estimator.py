@@ -69,6 +69,8 @@ class MatrixFactorization(
     trace_ : ndarray
         The bound after each sweep.
     n_iter_, converged_, message_ : int, bool, str
+    dispersion_, finding_ : float, str
+        Of Poisson counts: Pearson's ratio, 1 if they are as the family says, and what it means where it is too large.
 
     Examples
     --------
@@ -88,7 +90,7 @@ class MatrixFactorization(
         *("row_mean_[N, D]", "row_cov_[N, D, D]", "column_mean_[M, D]", "column_cov_[M, D, D]", "row_variance_[P]"),
         *("column_prior_mean_[P]", "column_variance_[P]", "likelihood_", "levels_[L]", "centre_", "scale_"),
         *("trace_[*]", "lower_bound_", "evidence_kind_", "n_iter_", "converged_", "message_", "n_features_in_"),
-        "feature_names_in_?[M]",
+        *("dispersion_?", "finding_?", "feature_names_in_?[M]"),
     )
 
     def fit(self, X: Any, y: Any = None) -> MatrixFactorization:
@@ -102,6 +104,7 @@ class MatrixFactorization(
         self._store(found.state, problem.energy(found.state.parameters).kind, int(seen.sum()))
         self.trace_, self.n_iter_, self.converged_ = found.trace - self._shift(seen), found.n_iter, found.converged
         self.message_ = found.message
+        self._look_at_counts(problem.values, self._products(problem.cells, self._rows))
         return self
 
     def transform(self, X: Any, *, return_std: bool = False, return_cov: bool = False) -> Any:
@@ -192,7 +195,11 @@ class MatrixFactorization(
         return Cells(*positions(("rows", "columns"), (rows, columns), sizes))
 
     def _predictive(self, cells: Cells, rows: Side) -> Predictive:
-        return self._predictive_of(*product_moments(cells, rows, Side(self.column_mean_, self.column_cov_)))
+        return self._predictive_of(*self._products(cells, rows))
+
+    def _products(self, cells: Cells, rows: Side) -> tuple[Array, Array]:
+        """Means and variances of uᵀv of cells."""
+        return product_moments(cells, rows, Side(self.column_mean_, self.column_cov_))
 
     def _store(self, state: MatrixState, kind: str, cells: int) -> None:
         self.row_mean_, self.row_cov_ = state.rows

@@ -262,6 +262,8 @@ class TrilinearFactorization(CellUnits, NamedEvidence, Archived, BaseEstimator):
     trace_ : ndarray
         The bound after each sweep.
     n_iter_, converged_, message_ : int, bool, str
+    dispersion_, finding_ : float, str
+        Of Poisson counts: Pearson's ratio, 1 if they are as the family says, and what it means where it is too large.
 
     Examples
     --------
@@ -283,6 +285,7 @@ class TrilinearFactorization(CellUnits, NamedEvidence, Archived, BaseEstimator):
         *("third_mean_[C, D]", "third_cov_[C, D, D]", "third_variance_[P]", "intercept_variances_[3]"),
         *("likelihood_", "levels_[L]", "centre_", "scale_"),
         *("trace_[*]", "lower_bound_", "evidence_kind_", "n_iter_", "converged_", "message_"),
+        *("dispersion_?", "finding_?"),
     )
 
     def __init__(
@@ -325,6 +328,7 @@ class TrilinearFactorization(CellUnits, NamedEvidence, Archived, BaseEstimator):
         self.trace_, self.n_iter_, self.converged_ = found.trace - shift, found.n_iter, found.converged
         self.message_, self.lower_bound_ = found.message, found.state.bound - shift
         self._store(found.state)
+        self._look_at_counts(problem.values, self._products(np.nonzero(seen)))
         return self
 
     def sample_posterior(self, n_samples: int = 1, random_state: RandomState = None) -> list[Array]:
@@ -392,9 +396,13 @@ class TrilinearFactorization(CellUnits, NamedEvidence, Archived, BaseEstimator):
         return tuple(positions(NAMES, given, [len(side.mean) for side in self._sides]))
 
     def _predictive(self, at: tuple[Index, ...]) -> Predictive:
+        return self._predictive_of(*self._products(at))
+
+    def _products(self, at: tuple[Index, ...]) -> tuple[Array, Array]:
+        """Means and variances of the products of cells."""
         sides = self._sides
         cells = Cells(at[0], np.arange(len(at[0])))
-        return self._predictive_of(*product_moments(cells, sides[0], product_of_others(at, sides, 0)))
+        return product_moments(cells, sides[0], product_of_others(at, sides, 0))
 
     def _store(self, state: TrilinearState) -> None:
         for name, side in zip(NAMES, state.sides, strict=True):
