@@ -6,8 +6,8 @@ from scipy.special import softmax
 
 from latlin.mixture import BayesianGaussianMixture
 from latlin.mixture.climbs import make_climb
+from latlin.mixture.fitting import entropy_between, evidence, expected, rank_moves
 from latlin.mixture.moments import of_labels
-from latlin.mixture.moves import entropy_between, evidence, expected, rank_moves
 from latlin.mixture.settings import options_of
 from latlin.mixture.sweep import make_rows
 

@@ -1,6 +1,7 @@
 """Folds of rows in blocks: dealt out evenly and alike, scored as the same folds are in memory."""
 
 import pickle
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -11,9 +12,7 @@ from latlin.distributed import LocalBlocks
 from latlin.distributed.blocks import Block
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression, BayesianPoissonRegression
 from latlin.report import assess
-from latlin.report import folds as folds_module
-from latlin.report.assess import held_out_score
-from latlin.report.folds import Deal
+from latlin.report.assess import Deal, held_out_score
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +54,7 @@ def test_very_many_rows_are_scored_in_part(numbers, monkeypatch):
     X, y = numbers
     model, blocks = BayesianLinearRegression(prior_scale=1.0, noise_scale=0.7), LocalBlocks.of(X, y, rows=30)
     whole = assess(model, blocks, folds=2)
-    monkeypatch.setattr(folds_module, "MOST_ROWS", 50)
+    monkeypatch.setattr(import_module("latlin.report.assess"), "MOST_ROWS", 50)
     part = assess(model, blocks, folds=2)
     assert (part.log_density, part.log_density_error, part.rows) == (whole.log_density, whole.log_density_error, 100)
     assert 50 <= part.curve[0]["size"] < 60  # each second row of every fold of a block, the first among them

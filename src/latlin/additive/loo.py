@@ -31,7 +31,7 @@ from latlin.distributed.dask_blocks import FrameRows
 from latlin.inference.blocks import Observed
 from latlin.inference.engine import Engine
 from latlin.inference.ep.engine import ExpectationPropagation
-from latlin.inference.evidence.engine_terms import CurvedEvidence, ExpectedEvidence, TiltedEvidence
+from latlin.inference.evidence.terms import CurvedEvidence, ExpectedEvidence, TiltedEvidence
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.infer import infer
 from latlin.inference.laplace import Laplace

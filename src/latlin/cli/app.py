@@ -126,10 +126,10 @@ def fit(
             table = read_shown(quiet, data, sep, decimal, missing_values, frequency)
             model = fit_model(prepare(table, choices, _answer(), quiet), how)
         else:
-            from latlin.cli import schedulers
             from latlin.cli.fit import fit_blocks
+            from latlin.cli.options import compute_with
 
-            with schedulers.scheduler(scheduler or "threads"):
+            with compute_with(scheduler or "threads"):
                 model = fit_blocks(str(data), choices, how._replace(folds=folds or 0), _answer())
         save_and_tell(model, out, screen(), quiet)
 
@@ -239,9 +239,9 @@ def compare(
         if _in_memory(data, scheduler, frequency):
             found = compare_table(read_shown(quiet, *place), choices, how, _answer())
         else:
-            from latlin.cli import schedulers
+            from latlin.cli.options import compute_with
 
-            with schedulers.scheduler(scheduler or "threads"):
+            with compute_with(scheduler or "threads"):
                 found = compare_blocks(str(data), choices, how, _answer())
         tell_comparison(found, folds, screen())
         return _write_rows(out, found.rows)
@@ -352,7 +352,7 @@ def _choices(
 
 def _stated(given: dict[str, Any], family: str) -> Any:
     """What the options say of the table of a formula."""
-    from latlin.cli.formula_table import Stated, refuse_beside_formula
+    from latlin.cli.formula import Stated, refuse_beside_formula
 
     refuse_beside_formula(given)
     return Stated(

@@ -19,8 +19,7 @@ from latlin.datasets.target import KINDS, LABELLED, Guess, Target, kind_of
 from latlin.diagnostics.model_checks import Check, ModelChecks
 from latlin.numerics.alerts import MisfitWarning
 from latlin.numerics.arrays import Array
-from latlin.report.assess import held_out_score
-from latlin.report.folds import Split, grouped_splits, held_out_densities, ordered_splits, usual_splits
+from latlin.report.assess import Split, grouped_splits, held_out_densities, held_out_score, ordered_splits, usual_splits
 from latlin.report.tasks import task_of
 
 HEADINGS = (

@@ -35,10 +35,9 @@ from latlin.distributed.reading import read_rows
 from latlin.linear import BayesianCountRegression
 from latlin.numerics.alerts import MisfitWarning
 from latlin.report.assess import Assessment, assess, held_out_score
-from latlin.report.conclusion import count_words
 from latlin.report.effect_curves import effect_curves
 from latlin.report.facts import Facts, gather, is_intercept
-from latlin.report.words import SCALES, coefficient_words, gain_words
+from latlin.report.words import SCALES, coefficient_words, count_words, gain_words
 
 SHOWN = 20
 #: families of counts that are always compared

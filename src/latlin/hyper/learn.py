@@ -15,8 +15,17 @@ from scipy.special import logsumexp
 
 from latlin.densities.density import Mixture
 from latlin.hyper import rules
-from latlin.hyper.axes import NARROWEST, WIDEST, Axes, axes_at
-from latlin.hyper.marginals import HyperparameterTable, Marginal, marginals_from, marginals_of, normal_marginal, row_of
+from latlin.hyper.marginals import (
+    Axes,
+    HyperparameterTable,
+    Marginal,
+    axes_at,
+    marginals_from,
+    marginals_of,
+    normal_marginal,
+    row_of,
+    spread_of,
+)
 from latlin.hyper.optimum import (
     Optimum,
     bound_message,
@@ -345,12 +354,6 @@ def _normal_marginals(space: Space, optimum: Optimum, hessian: Array) -> dict[st
     return {
         m.name: normal_marginal(m, float(optimum.u[j]), float(s)) for m, j, s in zip(members, inside, sd, strict=True)
     }
-
-
-def spread_of(hessian: Array) -> Array:
-    """The covariance of the coordinates at an optimum; a direction without curvature is as wide as a search may be."""
-    values, vectors = np.linalg.eigh(-hessian)
-    return np.asarray((vectors / np.clip(values, WIDEST**-2, NARROWEST**-2)) @ vectors.T)
 
 
 def _tell(optimum: Optimum, space: Space) -> None:

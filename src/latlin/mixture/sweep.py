@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.mixture.kernels import incomplete_pass
-from latlin.mixture.moments import ComponentMoments, SecondMoments
-from latlin.mixture.surgery import Surgery
+from latlin.mixture.moments import ComponentMoments, SecondMoments, Surgery
 from latlin.numerics.linalg import Array
 from latlin.numerics.threads import thread_count
 

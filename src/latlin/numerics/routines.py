@@ -18,8 +18,6 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 from scipy.linalg import cython_blas, cython_lapack
 
-from latlin.numerics.arrays import Array
-
 #: places in `ROUTINES`
 GEMM, SYMM, TRSM, POTRF, POTRI = range(5)
 
@@ -49,7 +47,7 @@ class Desk(NamedTuple):
 
     letters: NDArray[np.uint8]
     numbers: NDArray[np.int32]
-    factors: Array
+    factors: NDArray[np.float64]
 
 
 def make_workspace() -> Desk:
