@@ -116,7 +116,7 @@ def _field_moments(R: sparse.csc_array, N: Array, at: sparse.sparray | None) -> 
     With k unit vectors E that see the null space, G = (R + EEᵀ)⁻¹ is a generalised inverse of R, so that
     R⁻ = PGP with P = I − NᵀN, and |R + EEᵀ| = |R|·|NE|².
     """
-    seats = _seats(N)
+    seats = _pivot_rows(N)
     grounded = R + sparse.csc_array((np.ones(len(seats)), (seats, seats)), shape=R.shape)
     log_seen = 2.0 * np.linalg.slogdet(N[:, seats])[1] if len(seats) else 0.0
     if R.shape[0] <= DENSE:
@@ -150,7 +150,7 @@ def factorised(matrix: sparse.csc_array) -> SparseCholesky:
     return factor
 
 
-def _seats(N: Array) -> NDArray[np.int64]:
+def _pivot_rows(N: Array) -> NDArray[np.int64]:
     """k coordinates on which the null space is seen well: pivots of a QR decomposition of N."""
     if not len(N):
         return np.zeros(0, dtype=np.int64)

@@ -17,7 +17,7 @@ from rich.console import Console
 from latlin.additive import AdditiveModel
 from latlin.additive.formula import read_formula
 from latlin.cli.models import USUAL_DRAWS, checked_interval, refuse_unknown
-from latlin.cli.predict import Asking
+from latlin.cli.predict import PredictionOptions
 from latlin.cli.screen import decimal, plain, plain_lines, steps
 from latlin.cli.screen import table as screen_table
 from latlin.datasets.columns import as_text, in_order, level_counts, listed, read_numbers
@@ -54,7 +54,7 @@ INSTEAD = {
 USUAL = {"coding": "treatment", "prior_scale": "auto"}
 
 
-class Stated(NamedTuple):
+class TableOptions(NamedTuple):
     """What the options say of the table of a formula."""
 
     family: str = "auto"
@@ -67,7 +67,7 @@ class Stated(NamedTuple):
     decimal: str = "."
 
 
-class Ready(NamedTuple):
+class PreparedFormulas(NamedTuple):
     """A table without gaps, formulas that can be read, families to choose from, and what is said of it."""
 
     frame: Frame
@@ -85,23 +85,23 @@ def refuse_beside_formula(given: Mapping[str, Any]) -> None:
         )
 
 
-def make_ready(table: Frame, formulas: list[str], stated: Stated) -> Ready:
+def make_ready(table: Frame, formulas: list[str], stated: TableOptions) -> PreparedFormulas:
     """Everything that prevents a fit is said in one message."""
     refuse_unknown(table.columns, tuple(filter(None, (stated.exposure, stated.trials, stated.event))))
     problems: list[str] = []
-    table = _told(problems, lambda: with_read_columns(table, stated), table)
+    table = _try_collecting(problems, lambda: with_read_columns(table, stated), table)
     written = [with_row_columns(formula, stated) for formula in formulas]
     table, written = with_writable_names(table, written)
-    families, why = _told(problems, lambda: _families(table, written[0], stated), ((), []))
+    families, why = _try_collecting(problems, lambda: _families(table, written[0], stated), ((), []))
     # one table for all formulas, so that their rows are the same
     names = written[0] + "".join(f" + {formula.partition('~')[2]}" for formula in written[1:])
-    frame, notes = _told(problems, lambda: fill_formula(table, names, stated.missing), (table, []))
+    frame, notes = _try_collecting(problems, lambda: fill_formula(table, names, stated.missing), (table, []))
     if problems:
         raise ValueError("; ".join(dict.fromkeys(problems)))
-    return Ready(frame, written, families, [*why, *notes])
+    return PreparedFormulas(frame, written, families, [*why, *notes])
 
 
-def _told(problems: list[str], make: Callable[[], Any], otherwise: Any) -> Any:
+def _try_collecting(problems: list[str], make: Callable[[], Any], otherwise: Any) -> Any:
     """What a function makes; or something else, and its sentence among the problems."""
     try:
         return make()
@@ -110,7 +110,7 @@ def _told(problems: list[str], make: Callable[[], Any], otherwise: Any) -> Any:
         return otherwise
 
 
-def with_read_columns(table: Frame, stated: Stated) -> Frame:
+def with_read_columns(table: Frame, stated: TableOptions) -> Frame:
     """Numbers written for people as numbers, and the reference as the first of a column's levels."""
     refuse_unknown(table.columns, (*stated.numbers, *stated.references))
     problems: list[str] = []
@@ -118,7 +118,7 @@ def with_read_columns(table: Frame, stated: Stated) -> Frame:
         **{name: partial(read_numbers, table[name], stated.decimal) for name in stated.numbers},
         **{name: partial(_from_reference, table[name], level) for name, level in stated.references.items()},
     }
-    read = {name: _told(problems, make, None) for name, make in made.items()}
+    read = {name: _try_collecting(problems, make, None) for name, make in made.items()}
     if problems:
         raise ValueError("; ".join(problems))
     return table.assign(**read)
@@ -134,14 +134,14 @@ def _from_reference(series: Any, reference: str) -> Any:
     return need_pandas().Categorical(series.map(as_text, na_action="ignore"), categories=order)
 
 
-def with_row_columns(formula: str, stated: Stated) -> str:
+def with_row_columns(formula: str, stated: TableOptions) -> str:
     """A formula with the columns of exposures, trials and events that the options name.
 
     Examples
     --------
-    >>> with_row_columns("falls ~ age + (1 | ward)", Stated(exposure="days"))
+    >>> with_row_columns("falls ~ age + (1 | ward)", TableOptions(exposure="days"))
     'falls ~ age + (1 | ward) + offset(log(days))'
-    >>> with_row_columns("cured ~ dose", Stated(trials="number treated"))
+    >>> with_row_columns("cured ~ dose", TableOptions(trials="number treated"))
     'cured | trials(`number treated`) ~ dose'
     """
     goal, mark, rest = formula.partition("~")
@@ -171,7 +171,7 @@ def with_writable_names(frame: Frame, formulas: list[str]) -> tuple[Frame, list[
     return frame.rename(columns=names), formulas
 
 
-def _families(table: Frame, formula: str, stated: Stated) -> tuple[tuple[str, ...], list[str]]:
+def _families(table: Frame, formula: str, stated: TableOptions) -> tuple[tuple[str, ...], list[str]]:
     """The family, or those between which the evidence chooses, and why."""
     families: tuple[str, ...] = (FAMILIES.get(stated.family, stated.family),)
     why: list[str] = []
@@ -207,7 +207,7 @@ def _guess(table: Frame, formula: str, is_exposed: bool) -> tuple[tuple[str, ...
 KIND = "additive"
 
 
-class How(NamedTuple):
+class FormulaOptions(NamedTuple):
     """How a formula is fitted."""
 
     engine: str = "auto"
@@ -229,11 +229,17 @@ class Additive(NamedTuple):
 
     estimator: AdditiveModel
     facts: AdditiveFacts
-    read: Stated = Stated()
+    read: TableOptions = TableOptions()
 
 
 def fit_formula(
-    table: Frame, formula: str, stated: Stated, how: How, out: Path, console: Console, quiet: bool = False
+    table: Frame,
+    formula: str,
+    stated: TableOptions,
+    how: FormulaOptions,
+    out: Path,
+    console: Console,
+    quiet: bool = False,
 ) -> None:
     """Fit, print what was found, and write the model."""
     with steps("Fitting", 2, quiet) as advance:
@@ -256,7 +262,7 @@ def fit_formula(
 
 
 def compare_formulas(
-    table: Frame, formulas: list[str], stated: Stated, how: How, console: Console, quiet: bool = False
+    table: Frame, formulas: list[str], stated: TableOptions, how: FormulaOptions, console: Console, quiet: bool = False
 ) -> list[dict[str, Any]]:
     """One line per formula, best first: leave-one-out, the paired difference from the best with its error, evidence."""
     if len(formulas) < 2:
@@ -318,11 +324,11 @@ def additive_of(path: str | os.PathLike[str]) -> Additive | None:
     if not isinstance(estimator, AdditiveModel):
         return None
     known = card if isinstance(card, dict) and card.get("kind") == KIND else {}
-    read = Stated(numbers=tuple(map(str, known.get("numbers", ()))), decimal=str(known.get("decimal", ".")))
+    read = TableOptions(numbers=tuple(map(str, known.get("numbers", ()))), decimal=str(known.get("decimal", ".")))
     return Additive(estimator, AdditiveFacts.from_card(known), read)
 
 
-def predict_formula(model: Additive, frame: Frame, asked: Asking) -> Frame:
+def predict_formula(model: Additive, frame: Frame, asked: PredictionOptions) -> Frame:
     """Expected responses with intervals, one row per row of the table; of ordered classes their probabilities too."""
     estimator = model.estimator
     frame, _ = with_writable_names(with_read_columns(frame, model.read), [])
@@ -358,7 +364,9 @@ def report_formula(model: Additive, title: str | None) -> str:
     return render_additive(model.estimator, title, model.facts)
 
 
-def _fitted(frame: Frame, formula: str, families: Sequence[str], how: How) -> tuple[AdditiveModel, list[str]]:
+def _fitted(
+    frame: Frame, formula: str, families: Sequence[str], how: FormulaOptions
+) -> tuple[AdditiveModel, list[str]]:
     """The model of a formula, and why its family was chosen where there are several."""
     made = [AdditiveModel(formula, family, engine=how.engine) for family in families]
     try:

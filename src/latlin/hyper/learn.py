@@ -153,7 +153,7 @@ def maximise(
             optimum = replace(optimum, at_bound=find_unbounded(objective, optimum, hessian))
             optimum = polish(objective, optimum, hessian)
             sides = sides or nearest_point(objective, optimum)
-    _tell(optimum, space)
+    _warn_about(optimum, space)
     values = space.values(optimum.u)
     marginals = {} if hessian is None else _normal_marginals(space, optimum, hessian)
     rows = [
@@ -231,7 +231,7 @@ def integrate(
         if quick and rule.error >= SURE:
             objective.points = [optimum.point]
             rule = rules.lattice(objective, axes, optimum.point)
-    _tell(optimum, space)
+    _warn_about(optimum, space)
     return _averaged(space, optimum, axes, rule, objective.n_fits)
 
 
@@ -356,7 +356,7 @@ def _normal_marginals(space: Space, optimum: Optimum, hessian: Array) -> dict[st
     }
 
 
-def _tell(optimum: Optimum, space: Space) -> None:
+def _warn_about(optimum: Optimum, space: Space) -> None:
     if not optimum.converged:
         largest = int(np.argmax(np.abs(optimum.gradient)))
         alert(

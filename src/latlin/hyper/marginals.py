@@ -18,7 +18,7 @@ from scipy.ndimage import gaussian_filter1d
 from scipy.special import gammaln, stdtrit
 from scipy.stats import qmc
 
-from latlin.hyper.optimum import TOLD, Optimum, hessian_at
+from latlin.hyper.optimum import RELIABLE, Optimum, hessian_at
 from latlin.hyper.space import Hyperparameter, Objective, Point, Space
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.stored import storable
@@ -195,7 +195,7 @@ def _confirmed(axes: Axes) -> bool:
 
 def _curvature(objective: Objective, optimum: Optimum) -> Array:
     """Minus the Hessian; of one coordinate, what the last short step of the search has told."""
-    if len(optimum.u) == 1 and optimum.pairs and abs(optimum.pairs[-1][0][0]) <= TOLD:
+    if len(optimum.u) == 1 and optimum.pairs and abs(optimum.pairs[-1][0][0]) <= RELIABLE:
         (move,), (fall,) = optimum.pairs[-1]
         return np.array([[fall / move]])
     return -hessian_at(objective, optimum.u)[0]

@@ -125,7 +125,7 @@ def _merges(mixture: Mixture, sample: SampledRows, moments: ComponentMoments, r:
     structure, before = mixture.components, evidence(mixture, moments)
     moves = []
     for i, j in zip(first[pairs[active[pairs]]][:PAIRS], second[pairs[active[pairs]]][:PAIRS], strict=True):
-        merged = structure.surgery.merged(structure, moments, i, j)
+        merged = structure.split_merge.merged(structure, moments, i, j)
         floor = _least(min(moments.counts[i], moments.counts[j]))
         change = evidence(mixture, merged) - before
         if change > floor:
@@ -170,17 +170,17 @@ def _halved(
     structure, both = mixture.components, np.array([old, new])
     rows = CompleteRows(part.rows, part.weights * part.scale)
     parts = part.moments(mixture, seed_labels(part, 2, rng), 2)
-    single = structure.surgery.merged(
-        structure, structure.surgery.parted(structure, moments, old, new, parts), old, new
+    single = structure.split_merge.merged(
+        structure, structure.split_merge.parted(structure, moments, old, new, parts), old, new
     )
     entropy = 0.0
     for _ in range(HALVING_STEPS):
-        belief = mixture.belief(structure.surgery.parted(structure, moments, old, new, parts))
-        params = structure.surgery.few(belief.components, both)
+        belief = mixture.belief(structure.split_merge.parted(structure, moments, old, new, parts))
+        params = structure.split_merge.few(belief.components, both)
         log_weights = mixture.weights.expected_log(belief.weights)[both]
         value, parts = structure.collect(rows, params, log_weights)
         entropy = value - expected(structure, parts, params, log_weights)
-    parted = structure.surgery.parted(structure, moments, old, new, parts)
+    parted = structure.split_merge.parted(structure, moments, old, new, parts)
     return Move(evidence(mixture, parted) + entropy - evidence(mixture, single), parted)
 
 

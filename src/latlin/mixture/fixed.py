@@ -67,7 +67,7 @@ class KnownCovariance:
         return np.asarray(weight @ np.square(delta @ self.whitener.T).sum(axis=1))
 
     @property
-    def surgery(self) -> Separate:
+    def split_merge(self) -> Separate:
         return Separate()
 
     def gather(self, parts: list[Array]) -> Array:

@@ -46,7 +46,7 @@ class _GammaPrior:
         return len(self.prior_mean)
 
     @property
-    def surgery(self) -> Separate:
+    def split_merge(self) -> Separate:
         return Separate()
 
     def gather(self, parts: list[Array]) -> Array:

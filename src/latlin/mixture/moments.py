@@ -134,7 +134,7 @@ def of_labels(
 P = TypeVar("P", bound=Any)
 
 
-class Surgery(Protocol):
+class SplitMerge(Protocol):
     """How scatter is handed over, by structures that keep one per component and by those that pool it."""
 
     def merged(self, structure: SecondMoments, moments: ComponentMoments, first: int, second: int) -> ComponentMoments:

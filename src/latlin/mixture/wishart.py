@@ -141,7 +141,7 @@ class WishartPrecision(_WishartPrior):
         return weight[:, None, None] * delta[:, :, None] * delta[:, None, :]
 
     @property
-    def surgery(self) -> Separate:
+    def split_merge(self) -> Separate:
         return Separate()
 
     def gather(self, parts: list[Array]) -> Array:
@@ -191,7 +191,7 @@ class Tied(_WishartPrior):
         return self.scatter_of(delta, weight)
 
     @property
-    def surgery(self) -> Pooled:
+    def split_merge(self) -> Pooled:
         return Pooled()
 
     def gather(self, parts: list[Array]) -> Array:

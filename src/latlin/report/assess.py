@@ -139,8 +139,8 @@ MOST_ROWS = 100_000
 
 
 @dataclass(frozen=True)
-class Deal:
-    """How the rows of a block are dealt out: shuffled, label after label where there are labels, one card per fold."""
+class FoldAssignment:
+    """How the rows of a block are dealt out: shuffled, label after label where there are labels, to the folds in turn."""
 
     folds: int
     by_label: bool
@@ -151,7 +151,7 @@ class Deal:
         Examples
         --------
         >>> block = Block(np.zeros((6, 1)), np.array([0, 0, 0, 1, 1, 1]))
-        >>> fold = Deal(3, by_label=True).fold_of(block)
+        >>> fold = FoldAssignment(3, by_label=True).fold_of(block)
         >>> sorted(fold[:3].tolist()), sorted(fold[3:].tolist())
         ([0, 1, 2], [0, 1, 2])
         """
@@ -168,7 +168,7 @@ class Deal:
 class FoldShare:
     """The rows of a block that are in a fold, or those that are not."""
 
-    deal: Deal
+    deal: FoldAssignment
     fold: int
     held_out: bool
 
@@ -188,7 +188,7 @@ class Judged(NamedTuple):
 
 def hold_out_blocks(task: Task, estimator: Any, blocks: Blocks, folds: int, advance: Callable[[], None]) -> HeldOut:
     """Predict each row by a model fitted to the other folds."""
-    deal = Deal(folds, task.has_labels)
+    deal = FoldAssignment(folds, task.has_labels)
     seen = _targets(blocks, deal, task)
     step = -(-sum(part.count for part in seen) // MOST_ROWS)
     judged: list[Judged] = []
@@ -207,7 +207,7 @@ def hold_out_blocks(task: Task, estimator: Any, blocks: Blocks, folds: int, adva
     return HeldOut(folds, log, y, answers, getattr(fitted, "classes_", None), unconverged)
 
 
-def _targets(blocks: Blocks, deal: Deal, task: Task) -> list[Baseline]:
+def _targets(blocks: Blocks, deal: FoldAssignment, task: Task) -> list[Baseline]:
     """What the targets of each fold look like; folds that cannot be are refused."""
     if deal.folds < 2:
         raise ValueError(f"folds must be at least 2, got {deal.folds}")
@@ -227,7 +227,7 @@ def _refuse_rare(seen: list[Any]) -> None:
             raise ValueError(f"the class {label} is in one fold only: it has too few rows to hold some out")
 
 
-def _targets_of(block: Block, deal: Deal, summary: Callable[..., Baseline]) -> list[Baseline]:
+def _targets_of(block: Block, deal: FoldAssignment, summary: Callable[..., Baseline]) -> list[Baseline]:
     y, fold = np.asarray(block.y), deal.fold_of(block)
     return [summary(y[fold == place], **_offsets(block.offset, fold == place)) for place in range(deal.folds)]
 

@@ -109,31 +109,31 @@ class Baseline(Protocol):
 
 
 @dataclass(frozen=True)
-class Frequencies:
+class FrequencyBaseline:
     """Labels in order, and how often each was seen."""
 
     classes: NDArray[Any]
     counts: NDArray[np.int64]
 
     @classmethod
-    def of(cls, y: NDArray[Any]) -> Frequencies:
+    def of(cls, y: NDArray[Any]) -> FrequencyBaseline:
         return cls(*np.unique(y, return_counts=True))
 
     @property
     def count(self) -> int:
         return int(self.counts.sum())
 
-    def __add__(self, other: Frequencies) -> Frequencies:
+    def __add__(self, other: FrequencyBaseline) -> FrequencyBaseline:
         """
         Examples
         --------
-        >>> (Frequencies.of(np.array(["no", "yes"])) + Frequencies.of(np.array(["yes"]))).counts.tolist()
+        >>> (FrequencyBaseline.of(np.array(["no", "yes"])) + FrequencyBaseline.of(np.array(["yes"]))).counts.tolist()
         [1, 2]
         """
         classes, place = np.unique(np.concatenate([self.classes, other.classes]), return_inverse=True)
         counts = np.zeros(len(classes), np.int64)
         np.add.at(counts, place, np.concatenate([self.counts, other.counts]))
-        return Frequencies(classes, counts)
+        return FrequencyBaseline(classes, counts)
 
     def log_density(self, y: NDArray[Any], offset: Array | None = None) -> Array:
         """Log frequencies of the classes, one more of each than there were."""
@@ -142,7 +142,7 @@ class Frequencies:
 
 
 @dataclass(frozen=True)
-class Bell:
+class NormalBaseline:
     """A normal density with the mean and the variance of the numbers seen, beyond their offsets."""
 
     seen: RunningMoments
@@ -168,22 +168,22 @@ def _beyond(y: NDArray[Any], offset: Array | None) -> Array:
 
 
 @dataclass(frozen=True)
-class MeanRate:
+class RateBaseline:
     """Counts with the rate of those seen: their sum over the sum of the exposures e^offset."""
 
     counts: RunningMoments
     exposure: RunningMoments
 
     @classmethod
-    def of(cls, y: NDArray[Any], offset: Array | None = None) -> MeanRate:
+    def of(cls, y: NDArray[Any], offset: Array | None = None) -> RateBaseline:
         return cls(RunningMoments.of(np.asarray(y, float)), RunningMoments.of(_exposure(y, offset)))
 
     @property
     def count(self) -> int:
         return self.counts.count
 
-    def __add__(self, other: MeanRate) -> MeanRate:
-        return MeanRate(self.counts + other.counts, self.exposure + other.exposure)
+    def __add__(self, other: RateBaseline) -> RateBaseline:
+        return RateBaseline(self.counts + other.counts, self.exposure + other.exposure)
 
     def log_density(self, y: NDArray[Any], offset: Array | None = None) -> Array:
         return np.asarray(poisson.logpmf(y, self.counts.mean / self.exposure.mean * _exposure(y, offset)))
@@ -194,7 +194,7 @@ def _exposure(y: NDArray[Any], offset: Array | None) -> Array:
 
 
 @dataclass(frozen=True)
-class Same:
+class FittedBaseline:
     """The same family without features, fitted to the observations seen."""
 
     estimator: Any
@@ -210,11 +210,11 @@ class Same:
         """The labels that were seen, of a target with labels."""
         return np.unique(self.y)
 
-    def __add__(self, other: Same) -> Same:
+    def __add__(self, other: FittedBaseline) -> FittedBaseline:
         y = np.concatenate([self.y, other.y])
         if self.offset is None or other.offset is None:
-            return Same(self.estimator, y)
-        return Same(self.estimator, y, np.concatenate([self.offset, other.offset]))
+            return FittedBaseline(self.estimator, y)
+        return FittedBaseline(self.estimator, y, np.concatenate([self.offset, other.offset]))
 
     def log_density(self, y: NDArray[Any], offset: Array | None = None) -> Array:
         return density_without_features(self.estimator, (self.y, _given(self.offset)), (y, _given(offset)))
@@ -254,8 +254,8 @@ def baseline_of(estimator: Any) -> Callable[..., Baseline]:
     """What a model without features says: a normal density, Poisson counts, or else the same family."""
     family = estimator.response_family() if hasattr(estimator, "response_family") else None
     if family is None or (family.link == "identity" and quantile_of(estimator) is None):
-        return Bell.of
-    return MeanRate.of if isinstance(family.template, Poisson) else partial(Same, estimator)
+        return NormalBaseline.of
+    return RateBaseline.of if isinstance(family.template, Poisson) else partial(FittedBaseline, estimator)
 
 
 def quantile_of(estimator: Any) -> float | None:
@@ -270,4 +270,4 @@ def baseline_of_labels(estimator: Any) -> Callable[..., Baseline]:
 
 
 def _seen_labels(estimator: Any, y: NDArray[Any], offset: Array | None = None) -> Baseline:
-    return Frequencies.of(y) if offset is None else Same(estimator, y, offset)
+    return FrequencyBaseline.of(y) if offset is None else FittedBaseline(estimator, y, offset)
