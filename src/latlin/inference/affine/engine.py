@@ -94,8 +94,8 @@ class AffineKL:
         mean. None is all of them. In hundreds of dimensions a few directions cost far less, and hold most of the gain.
 
     components : int
-        Parts into which the space is divided by soft gates, as `GaussianKL(components=…)` does it, each with a density of
-        its own: for several peaks. `Posterior.trace` has the bounds of 1, 2, … parts, which never fall.
+        Parts into which soft gates divide the space, those of `GaussianKL(components=…)`, each with a density of its
+        own: for several peaks. `Posterior.trace` has the bounds of 1, 2, … parts, which never fall.
 
     Notes
     -----

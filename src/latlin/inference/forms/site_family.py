@@ -274,7 +274,7 @@ class Whitened(NamedTuple):
 
 
 def density_under(model: Model, start: Start) -> Density:
-    """The posterior with the prior of a model in the place of its own; as it is where one of the priors is not Gaussian.
+    """The posterior with the prior of a model in the place of its own; as it is where a prior is not Gaussian.
 
     An affine-independent density keeps its bases and gets the moments that a Gaussian would have.
     """
