@@ -152,7 +152,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         y : array of shape (n,), optional, in place of the table's own response
         missing : {"error", "drop", "mean", "model"}
             What missing cells of the columns in the formula do: stop the fit; drop their row; or become the mean (the
-            most frequent level) of their column, or what the other columns tell of them, by `MixedFactorAnalysis`.
+            most frequent level) of their column, or what the other columns predict, by `MixedFactorAnalysis`.
         graph : optional
             Neighbours for `besag` and `bym2`: an adjacency matrix (dense, sparse, or a data frame with labels), a dict
             label → neighbours, a list of pairs (tuples), or a networkx graph.

@@ -235,8 +235,8 @@ class SequentialDesign:
         if candidates is None:
             if self.likelihood is not None:
                 raise ValueError(
-                    "candidates must be given with a likelihood: what an answer tells depends on where it is expected, "
-                    "so no direction is best"
+                    "candidates must be given with a likelihood: the information of an answer depends on what is "
+                    "expected, so no direction is best"
                 )
             return leading_directions(self._density, int(k))
         rows = self._rows(candidates, "candidates")

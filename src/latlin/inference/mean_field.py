@@ -37,7 +37,7 @@ class MeanField:
     """The density ∏_d q_d(w_d) that maximises the lower bound on log Z.
 
     Free-form factors when every site is on a coordinate of its own (`SiteFactor(None, …)` or a scaled permutation for
-    H); otherwise Gaussian factors, the same as `GaussianKL(covariance="diagonal")`, which `message` tells.
+    H); otherwise Gaussian factors, the same as `GaussianKL(covariance="diagonal")`, as `message` states.
 
     Parameters
     ----------

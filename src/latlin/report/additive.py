@@ -60,7 +60,8 @@ class AdditiveFacts(NamedTuple):
         if self.approximation:
             word, _, reason = self.approximation.partition(": ")
             verdicts.append(f"Approximation: {word}" + ("." if word == "accurate" else f": {reason}."))
-        return [*self.sentences, *verdicts]
+        doubt = [self.checks.doubt] if self.sentences and self.checks.doubt else []
+        return [*self.sentences, *doubt, *verdicts]
 
 
 def describe_additive(model: Any, frame: Any = None, draws: int = DRAWS) -> AdditiveFacts:

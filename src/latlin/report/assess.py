@@ -140,7 +140,7 @@ MOST_ROWS = 100_000
 
 @dataclass(frozen=True)
 class FoldAssignment:
-    """How the rows of a block are dealt out to the folds in turn: shuffled, label after label where there are labels."""
+    """How the rows of a block are dealt out: shuffled, label after label if there are labels, to the folds in turn."""
 
     folds: int
     by_label: bool

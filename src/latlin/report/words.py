@@ -254,9 +254,10 @@ def count_words(facts: Facts) -> str:
     levels = ", a column of levels counted once" if facts.factors else ""
     weak = any(check.name == "baseline" and check.remedy for check in facts.checks)
     but = ", but together they do not clearly predict held-out rows better" if weak and found.n_clear else ""
+    doubt = f" {facts.model_checks.doubt}" if found.n_clear and facts.model_checks.doubt else ""
     return (
         f"{found.n_clear} of {found.total} features {'has' if found.n_clear == 1 else 'have'} a clear effect "
-        f"({100 * facts.coverage:.0f} % probability{levels}){but}."
+        f"({100 * facts.coverage:.0f} % probability{levels}){but}.{doubt}"
     )
 
 
@@ -282,7 +283,8 @@ def _driven(facts: Facts) -> list[str]:
     several = len(facts.log_evidence) > 1
     said = f"Given the other features, {what} {', '.join(parts)}." if not several else _of_classes(found)
     rest = f" No clear effect: {_listed(found.unclear)}." if found.unclear else ""
-    return [said + rest]
+    doubt = f" {facts.model_checks.doubt}" if facts.model_checks.doubt else ""
+    return [said + rest + doubt]
 
 
 def _of_classes(found: KnownEffects) -> str:
