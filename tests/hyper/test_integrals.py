@@ -9,7 +9,7 @@ from scipy.special import betaln, digamma, gammaln, polygamma
 from latlin.hyper import Evaluation, Hyperparameter, Space, integrate, maximise
 from latlin.hyper.marginals import Axes, axes_at
 from latlin.hyper.optimum import find_optimum, hessian_at
-from latlin.hyper.rules import _telling
+from latlin.hyper.rules import _choose_informative
 from latlin.hyper.space import Objective
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.priors import Flat, Gamma, HalfCauchy, HalfNormal, LogNormal
@@ -361,7 +361,7 @@ def test_drawn_in_coordinates_of_an_axis():
 def test_points_that_tell_most_are_not_alike():
     near = np.array([[0.0], [0.01], [3.0]])
     covariance = np.exp(-0.5 * (near - near.T) ** 2)
-    assert sorted(_telling(covariance, 2)) in ([0, 2], [1, 2])
+    assert sorted(_choose_informative(covariance, 2)) in ([0, 2], [1, 2])
 
 
 @pytest.mark.parametrize("share", [1.0, 6.0])

@@ -18,7 +18,7 @@ from latlin.linear._regression import Exposed
 from latlin.mixture import BayesianGaussianMixture
 from latlin.potentials.families import Family
 from latlin.report import write_report
-from latlin.report.baselines import Bell, MeanRate, Same, baseline_of
+from latlin.report.baselines import FittedBaseline, NormalBaseline, RateBaseline, baseline_of
 from latlin.report.effect_curves import effect_curves
 
 RNG = np.random.default_rng(0)
@@ -153,9 +153,9 @@ def built_in():
 
 def test_a_users_regression_has_the_baseline_draws_and_curves_of_its_family():
     mine, own = Scattered().fit(X, COUNTS), built_in()
-    assert baseline_of(BayesianPoissonRegression()) == MeanRate.of
+    assert baseline_of(BayesianPoissonRegression()) == RateBaseline.of
     found = baseline_of(mine)(COUNTS)
-    assert isinstance(found, Same)
+    assert isinstance(found, FittedBaseline)
     np.testing.assert_allclose(
         found.log_density(COUNTS[:5]), baseline_of(own)(COUNTS).log_density(COUNTS[:5]), atol=1e-8
     )
@@ -181,7 +181,7 @@ def test_a_users_noise_has_a_normal_baseline():
         def _given(self):
             return {"prior_scale": self.prior_scale}
 
-    assert baseline_of(Heavy()) == Bell.of
+    assert baseline_of(Heavy()) == NormalBaseline.of
 
 
 # the kernel is not learnt, and the counts vary more than it lets them
