@@ -20,7 +20,7 @@ from latlin.densities.bases import FAMILIES, Base, Normal, Stacked
 from latlin.inference.affine.bound import AffineBound
 from latlin.inference.affine.start import AffineStart, best_starts, cumulants
 from latlin.inference.engine import checkpoint_for
-from latlin.inference.evidence.engine_terms import AffineEvidence
+from latlin.inference.evidence.terms import AffineEvidence
 from latlin.inference.forms.dense import dense_form
 from latlin.inference.forms.prior import refuse_sparse
 from latlin.inference.forms.site_family import SiteForm, Solution

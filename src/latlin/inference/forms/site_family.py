@@ -20,7 +20,6 @@ from latlin.densities.affine import AffineIndependent
 from latlin.densities.density import Density
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import PrecisionCovariance, SubspaceCovariance, Whitening
-from latlin.inference.blocks import BlockModel
 from latlin.inference.forms.prior import GaussianPart, gaussian_part, needs_sparse
 from latlin.inference.forms.projections import Projections
 from latlin.inference.forms.sites import SiteParameters, Sites, Start
@@ -329,7 +328,7 @@ def in_units(mean: Array, whitening: Whitening, density: Density) -> Whitened | 
 
 def _prior_of(model: Model) -> GaussianPart | None:
     """The Gaussian factors on w, where there are no others."""
-    held = model.own if isinstance(model, BlockModel) else model
+    held = getattr(model, "own", model)  # a model of rows in blocks has its prior beside them
     if not isinstance(held, LatentLinearModel) or needs_sparse(held):
         return None
     part = gaussian_part(held)

@@ -17,7 +17,7 @@ from latlin.densities.structured.base import StructuredCovariance
 from latlin.densities.structured.rows import one_pool
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.estimated import fit_estimated, refuse_estimated_checkpoint
-from latlin.inference.evidence.engine_terms import ExpectedEvidence
+from latlin.inference.evidence.terms import ExpectedEvidence
 from latlin.inference.forms.structured import structured_form
 from latlin.inference.gaussian_kl.climber import Climber, CovarianceOption, best_fit, inherit_moments, structured_starts
 from latlin.inference.gaussian_kl.covariances import (
