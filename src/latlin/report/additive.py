@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from latlin.report.additive_words import BINARY, AdditiveFacts, describe_additive, readable, response_words
+from latlin.report.additive_words import BINARY, AdditiveFacts, describe_additive, readable, response_of, response_words
 from latlin.report.charts import Chart, strip
 from latlin.report.markup import figure, number, opening, page_of, paragraph, section, table, text
 from latlin.report.sections import checks_table
@@ -35,7 +35,8 @@ def render_additive(model: Any, title: str | None = None, facts: AdditiveFacts |
     if "fixed" in model.term_names_:
         family = {"gaussian": "linear", "bernoulli": "logistic"}.get(model.family, model.family)
         labels = model.classes_ if family in BINARY else None
-        meaning = coefficient_words(family, response_words(model), "a success" if labels is None else str(labels[1]))
+        one = f"{response_of(model)} = 1" if family in BINARY else "a success"
+        meaning = coefficient_words(family, response_words(model), one if labels is None else str(labels[1]))
         rows = model.effects().rows
         named = [f"{label} ({column})" for column, label in model.references_.items()]
         first = ", ".join(named) or "the first level of its column"
