@@ -251,10 +251,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
 
     def _scale_words(self) -> str:
         """What coefficients change, and which class counts as a success."""
-        side = self._read_.response
-        of_one = self._family.binary and side.trials is None and side.failures is None
-        success = f"{side.y} = {1 if self.classes_ is None else self.classes_[1]}" if of_one else ""
-        words = self._family.scale_words(success)
+        words = self._family.scale_words(self._read_.response.success(self.classes_) if self._family.binary else "")
         return f"; coefficients change {words}" if words else ""
 
     def effects(self, name: str | None = None, *, coverage: float = 0.9, frame: Any = None) -> Effects:
