@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import chi2
 
 from latlin.additive import AdditiveModel
-from latlin.report import additive_words, write_report
-from latlin.report.additive_words import AdditiveFacts, describe_additive
+from latlin.report import additive, write_report
+from latlin.report.additive import AdditiveFacts, describe_additive
 
 pandas = pytest.importorskip("pandas")
 N = 160
@@ -56,7 +56,7 @@ def test_the_joint_probability_is_that_of_the_coefficients(plain):
     d, C = draws.mean(axis=0), np.cov(draws.T)
     expected = chi2.sf(d @ np.linalg.solve(C, d), 2)
     assert expected > 1e-4
-    assert additive_words._joint(model, "kind") == pytest.approx(expected, rel=0.05)
+    assert additive._joint(model, "kind") == pytest.approx(expected, rel=0.05)
 
 
 def test_collapsed_groups_are_not_said_to_differ():

@@ -9,7 +9,7 @@ import pytest
 from latlin.datasets import learn_encoding
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression, BayesianPoissonRegression
 from latlin.report import Facts, assess, gather, render
-from latlin.report.conclusion import conclusion, count_words, effects
+from latlin.report.words import conclusion, count_words, effects
 
 pytest.importorskip("pandas")
 

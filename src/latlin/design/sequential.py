@@ -22,7 +22,7 @@ from latlin.design.directions import covariance_operator, expected_information, 
 from latlin.design.updates import Measured, Priors, TrackedGaussian, follow
 from latlin.inference.arguments import checked_matrix
 from latlin.inference.engine import Engine
-from latlin.inference.evidence.engine_terms import ExpectedEvidence
+from latlin.inference.evidence.terms import ExpectedEvidence
 from latlin.inference.gaussian_kl.covariances import Full
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.infer import infer, resolve

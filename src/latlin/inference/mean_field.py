@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from latlin.inference.engine import checkpoint_for
-from latlin.inference.evidence.engine_terms import FreeFormEvidence
+from latlin.inference.evidence.terms import FreeFormEvidence
 from latlin.inference.forms.free import FreeForm, FreeFormState, free_form
 from latlin.inference.forms.sites import refuse_extra_variance
 from latlin.inference.gaussian_kl.engine import GaussianKL

@@ -23,8 +23,8 @@ from scipy.optimize import minimize_scalar
 from scipy.special import betaln, digamma, gammaln, polygamma
 
 from latlin.densities.conjugate import gamma_kl
+from latlin.numerics.arrays import LOG_SQRT_2PI
 from latlin.numerics.linalg import Array, cholesky
-from latlin.numerics.special import LOG_SQRT_2PI
 
 # --- Source densities that are Gaussian scale mixtures: z | u ~ N(0, s²/u), u from a mixing density.
 #
