@@ -55,6 +55,12 @@ class ResponseSide:
     event: str | None = None
     upper: str | None = None
 
+    def success(self, classes: Any) -> str:
+        """The class that counts as one, in words; empty where successes are counted among trials."""
+        if self.trials is not None or self.failures is not None:
+            return ""
+        return f"{self.y} = {1 if classes is None else classes[1]}"
+
 
 @storable
 @dataclass(frozen=True)

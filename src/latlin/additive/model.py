@@ -251,8 +251,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
 
     def _scale_words(self) -> str:
         """What coefficients change, and which class counts as a success."""
-        labels = self.classes_ if self._family.binary else None
-        words = self._family.scale_words("" if labels is None else f"{self._read_.response.y} = {labels[1]}")
+        words = self._family.scale_words(self._read_.response.success(self.classes_) if self._family.binary else "")
         return f"; coefficients change {words}" if words else ""
 
     def effects(self, name: str | None = None, *, coverage: float = 0.9, frame: Any = None) -> Effects:

@@ -142,7 +142,10 @@ def save_and_tell(model: FittedModel, path: Path, console: Console, quiet: bool 
 
 def tell(facts: Facts, console: Console, most: int = SHOWN) -> None:
     """The facts of a fit, in a terminal."""
-    console.print(f"{facts.title}: {facts.rows} rows, {facts.features} features, engine {facts.engine}")
+    console.print(
+        f"{facts.title}: {facts.rows} rows, {facts.features} feature{'s' * (facts.features != 1)}, "
+        f"engine {facts.engine}"
+    )
     for note in facts.notes:
         console.print(f"  {plain(note)}")
     for label, value in facts.log_evidence:

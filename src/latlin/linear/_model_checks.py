@@ -4,6 +4,7 @@ a single feature separates the classes or copies the target.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -164,6 +165,10 @@ ENDS: Mapping[tuple[str, bool], tuple[str, str]] = {
 }
 
 
+#: a scale of one feature in a message
+ONE_OF = re.compile(r"\b(prior_scale|scale)\[(\d+)\]")
+
+
 def checks_of_searches(
     problems: Sequence[LinearProblem], fits: Sequence[LearntFit], given: Mapping[str, Any], names: Sequence[str]
 ) -> list[Check]:
@@ -179,7 +184,7 @@ def check_hyperparameters(problem: LinearProblem, fit: LearntFit, learnt: Sequen
         return Check(
             "hyperparameters",
             False,
-            fit.posterior.caution[1],
+            ONE_OF.sub(lambda found: f"{found[1]} of {names[int(found[2])]!r}", fit.posterior.caution[1]),
             "Use hyperparameters='integrate', or give the prior scale a number (prior_scale, --prior-scale)",
         )
     spans = ranges_of(problem)

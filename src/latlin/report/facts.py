@@ -180,7 +180,7 @@ def gather(
         log_evidence=[(label, float(p.log_evidence)) for label, p in zip(labels, posteriors, strict=True)],
         evidence_kind=str(estimator.evidence_kind_),
         learnt=_learnt(estimator),
-        scales=_scales(estimator),
+        scales=scales_of(estimator),
         curves=[dict(curve) for curve in curves],
         coverage=COVERAGE,
         coefficients=_coefficients(estimator, spread or {}),
@@ -265,7 +265,7 @@ def _learnt(estimator: Any) -> list[tuple[str, float]]:
     return [(name, float(value)) for name, value in values.items() if value.ndim == 0 and np.isfinite(value)]
 
 
-def _scales(estimator: Any) -> str:
+def scales_of(estimator: Any) -> str:
     """Whether hyperparameters were integrated, maximised or given; one word for all classes."""
     held = getattr(estimator, "hyperparameters_", None)
     tables = held if isinstance(held, list) else [held]

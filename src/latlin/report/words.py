@@ -255,8 +255,9 @@ def count_words(facts: Facts) -> str:
     weak = any(check.name == "baseline" and check.remedy for check in facts.checks)
     but = ", but together they do not clearly predict held-out rows better" if weak and found.n_clear else ""
     doubt = f" {facts.model_checks.doubt}" if found.n_clear and facts.model_checks.doubt else ""
+    have = f"feature{'s' * (found.total != 1)} {'has' if found.n_clear == 1 else 'have'}"
     return (
-        f"{found.n_clear} of {found.total} features {'has' if found.n_clear == 1 else 'have'} a clear effect "
+        f"{found.n_clear} of {found.total} {have} a clear effect "
         f"({100 * facts.coverage:.0f} % probability{levels}){but}.{doubt}"
     )
 
