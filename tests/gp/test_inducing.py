@@ -9,7 +9,14 @@ import latlin
 from gp_problems import inputs, targets
 from latlin import engines, potentials
 from latlin.distributed.blocks import LocalBlocks
-from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor, Inducing, inducing, inducing_model
+from latlin.gp import (
+    GaussianProcessClassifier,
+    GaussianProcessRegressor,
+    Inducing,
+    alternation,
+    inducing,
+    inducing_model,
+)
 from latlin.gp.alternation import alternate
 from latlin.gp.inducing import place_inputs
 from latlin.gp.inducing_gradient import gradient_of
@@ -222,6 +229,26 @@ def test_what_the_bound_may_gain_yet_is_not_less_than_what_it_gains(name):
         assert ended[0].n_iter == 1 < ended[-1].n_iter
 
 
+@pytest.mark.parametrize("name", ["logit", "poisson"])
+def test_a_start_from_a_tenth_of_the_rows_needs_one_covariance_of_all(name, monkeypatch):
+    """The mean is brought near that of all rows first, so that their first covariance is within the gap."""
+    monkeypatch.setattr(alternation, "PROBES", 5)
+    X = np.random.default_rng(0).uniform(-2, 2, (4000, 2))
+    y = observed(name, X)
+    setting, fitter = fitter_of(name, X[:400], y[:400], X[:12])
+    some = fitter.fit(setting).posterior
+    _, rest = fitter_of(name, X, y, X[:12])
+    whole = rest.fit(setting).posterior
+    ten = cholesky(np.eye(12) + 10.0 * (np.linalg.inv(some.covariance()) - np.eye(12)))
+    found = alternate(whole.model, some.mean, ten, 0.0, 0.03)
+    assert found.n_iter == 1
+    assert -1e-9 < whole.log_evidence - found.log_evidence < 0.03
+    # a start that says too little in some directions is enough too
+    flat = cholesky(np.diag(np.where(np.arange(12) % 3, 1.0, 1e3)))
+    found = alternate(whole.model, np.zeros(12), flat, 0.0, 0.03)
+    assert -1e-9 < whole.log_evidence - found.log_evidence < 0.03
+
+
 def test_too_small_a_curvature_is_noticed():
     X = np.random.default_rng(0).uniform(-2, 2, (400, 2))
     setting, fitter = fitter_of("logit", X, observed("logit", X), X[:12])
@@ -259,6 +286,7 @@ def test_auto_says_what_it_took():
     assert np.abs(model.predict(X[:50]) - np.sin(X[:50, 0])).max() < 0.1
     small = GaussianProcessRegressor(optimizer=None).fit(X[:50], y[:50])
     assert small.approximation_.name == "exact"
+    assert "approximation 'exact', as 50 rows are not more than 2000" in small.message_
 
 
 def test_points_stop_growing_where_they_gain_little():
