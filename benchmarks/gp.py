@@ -94,8 +94,9 @@ def student_seconds() -> str:
 def compare_threads() -> list[tuple[Any, ...]]:
     """The same fit in a process with the default threads and in one with a single thread."""
     free = {name: value for name, value in os.environ.items() if name not in THREADS}
+    cases: dict[str, dict[str, str]] = {"default": {}, "one": dict.fromkeys(THREADS, "1")}
     rows: list[tuple[Any, ...]] = []
-    for label, limits in (("default", {}), ("one", dict.fromkeys(THREADS, "1"))):
+    for label, limits in cases.items():
         command = [sys.executable, __file__, "--student"]
         run = subprocess.run(command, env=free | limits, capture_output=True, text=True, check=True)
         rows.append((label, *map(float, run.stdout.split())))

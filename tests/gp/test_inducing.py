@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import multivariate_normal, norm
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 import latlin
@@ -87,6 +87,18 @@ def test_bounds_rise_with_nested_points_and_stay_below_the_exact_one(name):
     exact = latlin.gp.Dense().prepare(setting, X, y, fitter.engine, np.random.default_rng(0)).fit(setting)
     assert bounds[-1] == pytest.approx(exact.posterior.log_evidence, abs=1e-5)
     assert bounds[-2] < exact.posterior.log_evidence
+
+
+def test_the_bound_of_gaussian_noise_is_that_of_titsias():
+    """log N(y | μ, Q + σ²I) − Σ v_n/2σ², Q = K_fu K_uu⁻¹ K_uf and v the diagonal of K − Q (Titsias, 2009, eq. 9)."""
+    X = np.random.default_rng(0).uniform(-2, 2, (60, 2))
+    y, Z = observed("gaussian", X), X[:9] + 0.05
+    setting, fitter = fitter_of("gaussian", X, y, Z)
+    K, C, U = (1.3**2 * each for each in (ROUGH(X), ROUGH(X, Z), ROUGH(Z)))
+    Q = C @ np.linalg.solve(U, C.T)
+    fit = multivariate_normal(np.full(60, 0.2), Q + 0.3**2 * np.eye(60)).logpdf(y)
+    expected = fit - np.trace(K - Q) / (2.0 * 0.3**2)
+    assert fitter.fit(setting).posterior.log_evidence == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", list(NOISES))

@@ -51,7 +51,7 @@ SHARE = 0.3
 PROBES, BLOCK = 32, 1024
 #: Newton's steps to the neighbourhood of the best mean, what the bound gains by another one there, in nats, and the
 #: relative residual and the products of each
-APPROACHES, NEARBY, RESIDUAL, PRODUCTS = 4, 0.5, 0.05, 8
+APPROACHES, NEARBY, RESIDUAL, PRODUCTS = 4, 2.0, 0.1, 8
 
 
 class _MeanAtVariances(NamedTuple):
@@ -143,7 +143,8 @@ def _approach(
     projections: Projections, sites: Sites, mean: Array, precision: Cholesky, variance: Array
 ) -> tuple[Array, Array] | None:
     """A mean near the best one at these variances, and γ there; None where an expectation is not finite."""
-    found, before = None, np.inf
+    found: tuple[Array, Array] | None = None
+    before = np.inf
     for _ in range(APPROACHES):
         expected = sites.finite_expected_log(projections.times(mean), variance)
         if expected is None:
