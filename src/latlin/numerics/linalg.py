@@ -192,6 +192,8 @@ def gram(rows: Array, weights: Array | None = None, *, block: int = BLOCK) -> Ar
     total = np.zeros((d, d), order="F")
     if weights is None:
         return blas.dsyrk(1.0, rows.T, beta=1.0, c=total, overwrite_c=1)
+    if n and weights.max() < 0.0:
+        return np.negative(gram(rows, -weights, block=block))
     root, negative = np.sqrt(np.abs(weights)), weights < 0.0
     buffer = np.empty((min(block, n), d))
     for start in range(0, n, block):
