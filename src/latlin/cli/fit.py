@@ -35,10 +35,9 @@ from latlin.distributed.reading import read_rows
 from latlin.linear import BayesianCountRegression
 from latlin.numerics.alerts import MisfitWarning
 from latlin.report.assess import Assessment, assess, held_out_score
-from latlin.report.conclusion import count_words
 from latlin.report.effect_curves import effect_curves
 from latlin.report.facts import Facts, gather, is_intercept
-from latlin.report.words import SCALES, coefficient_words, gain_words
+from latlin.report.words import SCALES, coefficient_words, count_words, gain_words
 
 SHOWN = 20
 #: families of counts that are always compared
@@ -71,7 +70,7 @@ def fit_model(prepared: Prepared, how: Fitting) -> FittedModel:
         quiet_one = make_estimator(prepared.target, how.engine, how.prior_scale)
         seen, trouble = assessed(quiet_one, prepared.X, prepared.y, how.folds, advance, prepared.offset)
         if is_choice and seen is not None:
-            prepared.notes[0] += beside_rival(prepared, how, seen)
+            prepared.notes[0] += compare_with_rival(prepared, how, seen)
         found = diagnosis(estimator, len(prepared.y), how.draws)
         facts = gather(
             estimator,
@@ -111,7 +110,7 @@ def choose_family(prepared: Prepared, how: Fitting) -> tuple[Prepared, Any]:
     return prepared._replace(target=target, notes=[note, *prepared.notes[1:]]), fitted
 
 
-def beside_rival(prepared: Prepared, how: Fitting, seen: Assessment) -> str:
+def compare_with_rival(prepared: Prepared, how: Fitting, seen: Assessment) -> str:
     """Mean log densities of held-out rows, of the family that was chosen and of the other one of the first two."""
     rival = next(name for name in CANDIDATES if name != prepared.target.family)
     other = make_estimator(replace(prepared.target, family=rival), how.engine, how.prior_scale)

@@ -16,8 +16,7 @@ from latlin.diagnostics.calibration import reliability_curve
 from latlin.diagnostics.model_checks import check_calibration, check_coverage, check_predictions, check_quantile
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
-from latlin.report.baselines import Baseline, baseline_of, baseline_of_labels, quantile_of
-from latlin.report.held_out import HeldOut
+from latlin.report.baselines import Baseline, HeldOut, baseline_of, baseline_of_labels, quantile_of
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 MOST_POINTS = 300
