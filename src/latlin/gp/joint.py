@@ -25,6 +25,7 @@ from latlin.gp.inducing_model import HELD, Basis, InducingFunction, held_rows
 from latlin.gp.latent import Latent, Process, prior_of
 from latlin.gp.learning import AveragedProcess
 from latlin.gp.setting import Setting
+from latlin.inference.diagnosis.log_joint import ONE_CLASS
 from latlin.inference.engine import Engine, site_form
 from latlin.inference.evidence.engine_terms import ExpectedEvidence
 from latlin.inference.evidence.gradient import evidence_gradient
@@ -43,9 +44,7 @@ from latlin.potentials.class_links import CLASS_LINKS
 from latlin.potentials.gaussian import Gaussian as GaussianSites
 from latlin.potentials.logit import Logit
 
-CAUTION = (
-    "this is one class of a joint fit, in which Gaussians stand for the likelihood: a diagnosis of it says nothing"
-)
+CAUTION = f"{ONE_CLASS}, in which Gaussians stand for the likelihood: a diagnosis of it says nothing"
 #: smallest precision of a stand-in as a potential
 FLAT = 1e-12
 #: gradient of the bound up to which a fit goes on the way to the best kernel
@@ -279,9 +278,7 @@ def log_probabilities(process: Process | AveragedProcess, new: Array) -> Array:
 # those of each class by itself, given the stand-ins of its sites, and add up.
 
 
-POINTS_CAUTION = (
-    "this is one class of a joint fit, whose model here is that class against the rest: a diagnosis says nothing"
-)
+POINTS_CAUTION = f"{ONE_CLASS}, whose model here is that class against the rest: a diagnosis says nothing"
 
 
 def why_not_held(options: Inducing, n_rows: int, in_blocks: bool) -> str:

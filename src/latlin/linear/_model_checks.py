@@ -27,7 +27,7 @@ from latlin.diagnostics.model_checks import Check, ModelChecks
 from latlin.distributed.blocks import Block
 from latlin.inference.blocks import BlockModel, Observed, Reading, pieces
 from latlin.inference.diagnosis.dispersion import Dispersion, pearson_sums
-from latlin.inference.diagnosis.log_joint import AveragedModel
+from latlin.inference.diagnosis.log_joint import ONE_CLASS, AveragedModel
 from latlin.inference.posterior import Posterior
 from latlin.linear._design import Design
 from latlin.linear._learning import LearntFit, ranges_of
@@ -62,6 +62,8 @@ class LookBack:
         What was found of the family at once.
     labels : Labels or None
         None where the response is a number.
+    residuals : bool
+        False where the models of the posteriors are stand-ins, of whose residuals there is nothing to say.
     """
 
     problems: list[LinearProblem]
@@ -70,6 +72,7 @@ class LookBack:
     names: Sequence[str]
     family: list[Check]
     labels: Labels | None = None
+    residuals: bool = True
 
     def find(self) -> ModelChecks:
         """All checks that can be made."""
@@ -77,7 +80,7 @@ class LookBack:
         features, design = self._checks_of_features(), self.problems[0].design
         # where classes are separated there is nothing left to look at
         separated = any(check.name == "separation" and not check.passed for check in features)
-        fits = [] if separated else self.fits
+        fits = [] if separated or not self.residuals else self.fits
         residuals = [checks_of_residuals(fit.posterior, design, self.names) for fit in fits]
         return ModelChecks((*self.family, *searches, *features, *worst(residuals)))
 
@@ -175,7 +178,7 @@ def checks_of_searches(
 
 def check_hyperparameters(problem: LinearProblem, fit: LearntFit, learnt: Sequence[str], names: Sequence[str]) -> Check:
     """Whether a search for hyperparameters ended inside its range; features are named where they have their own."""
-    if fit.posterior.caution is not None:
+    if fit.posterior.caution is not None and not fit.posterior.caution[1].startswith(ONE_CLASS):
         return Check(
             "hyperparameters",
             False,

@@ -14,6 +14,7 @@ from latlin.densities.density import Mixture, MixtureMarginals
 from latlin.distributed.blocks import Block
 from latlin.hyper.learn import Learnt, integrate, maximise
 from latlin.hyper.space import Evaluation
+from latlin.inference.diagnosis.log_joint import ONE_CLASS
 from latlin.inference.gaussian_kl.class_rows import BlockClasses, Classes
 from latlin.inference.gaussian_kl.classes import ClassesFit, fit_coefficients
 from latlin.inference.model import LatentLinearModel, SiteFactor
@@ -48,9 +49,7 @@ DRAWS = 2000
 LEAST = 1e-12
 #: numbers that are made at a time
 NUMBERS = 2 * 10**6
-CAUTION = (
-    "this is one class of a joint fit, in which Gaussians stand for the likelihood: a diagnosis of it says nothing"
-)
+CAUTION = f"{ONE_CLASS}, in which Gaussians stand for the likelihood: a diagnosis of it says nothing"
 
 
 class JointClasses(Classification):
@@ -58,6 +57,7 @@ class JointClasses(Classification):
 
     #: name of the link
     _link_name: str
+    _has_residuals = False
 
     def __init__(
         self,

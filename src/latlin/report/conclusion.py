@@ -102,6 +102,11 @@ def _predicted(facts: Facts) -> list[str]:
     elif "share below" in seen.scores:
         should = f"and {100 * seen.curve[0]['predicted']:g} % should"
         how = f"{100 * seen.scores['share below']:.0f} % of them lie below their predicted quantile, {should}"
+    elif "R²" not in seen.scores:
+        pairs = (
+            f"{100 * seen.scores['concordance']:.0f} % of pairs" if "concordance" in seen.scores else "pairs of rows"
+        )
+        how = f"{pairs} whose order is known come in the predicted order" if seen.scores else "no order is known"
     else:
         how = (
             f"predictions are off by {seen.scores['root mean square error']:.3g} (root mean square) and explain "

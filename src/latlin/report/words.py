@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from latlin.diagnostics.model_checks import GAIN, is_loss
-from latlin.potentials.families import FAMILIES
+from latlin.potentials.families import AMOUNTS, COUNTS, FAMILIES, TIMES
 from latlin.report.assess import Assessment
 from latlin.report.markup import one_minus
 
@@ -23,6 +23,13 @@ COMPARE = (
     "make it a little too kind to the model."
 )
 
+#: of a log link: what its exponential multiplies
+LOG_OF = (
+    "A coefficient is the change of the log of {} when the feature grows by one unit and the others stay: "
+    "exp(coefficient) multiplies it."
+)
+ZERO_INFLATED, HURDLES = (tuple(name for name in COUNTS if name.startswith(kind)) for kind in ("zero-", "hurdle-"))
+
 COEFFICIENTS = {
     "linear": "A coefficient is the change of {target} when the feature grows by one unit and the others stay.",
     "robust": "A coefficient is the change of {target} when the feature grows by one unit and the others stay; rows "
@@ -35,10 +42,16 @@ COEFFICIENTS = {
     "others stay: exp(coefficient) multiplies the odds.",
     "probit": "A coefficient is the change of the probit (the normal score of the probability) of {positive} when the "
     "feature grows by one unit and the others stay.",
-    "poisson": "A coefficient is the change of the log of the expected count when the feature grows by one unit and "
-    "the others stay: exp(coefficient) multiplies the count.",
-    "negative-binomial": "A coefficient is the change of the log of the expected count when the feature grows by one "
-    "unit and the others stay: exp(coefficient) multiplies the count.",
+    **dict.fromkeys(("poisson", "negative-binomial", "generalised-poisson"), LOG_OF.format("the expected count")),
+    **dict.fromkeys(ZERO_INFLATED, LOG_OF.format("the expected count of rows that are not zero by inflation")),
+    **dict.fromkeys(HURDLES, LOG_OF.format("the mean of the counts before their zeros are set apart")),
+    **dict.fromkeys(AMOUNTS, LOG_OF.format("the expected {target}")),
+    "log-normal": LOG_OF.format("the median of {target}"),
+    **dict.fromkeys(TIMES, LOG_OF.format("{target}, of every quantile alike,")),
+    "softmax": "A coefficient is the change of the log probability of a class, less the mean of those of all classes, "
+    "when the feature grows by one unit and the others stay.",
+    "multinomial probit": "A coefficient is the change of the score of a class when the feature grows by one unit and "
+    "the others stay; the class whose score with standard normal noise is largest is seen.",
     "ordinal": "A coefficient is the shift on the latent scale of {target} when the feature grows by one unit and the "
     "others stay; positive means higher levels become more probable.",
 }

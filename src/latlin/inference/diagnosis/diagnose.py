@@ -31,7 +31,7 @@ from latlin.diagnostics.weights import (
     response,
     summarise_weights,
 )
-from latlin.inference.diagnosis.log_joint import DiagnosedPosterior, ProposalDraws, draws_for, log_joint
+from latlin.inference.diagnosis.log_joint import ONE_CLASS, DiagnosedPosterior, ProposalDraws, draws_for, log_joint
 from latlin.inference.evidence.engine_terms import BoundEvidence, CurvedEvidence, ExpectedEvidence, FreeFormEvidence
 from latlin.inference.model import in_memory
 from latlin.numerics.arrays import Array
@@ -285,7 +285,9 @@ def diagnose(posterior: DiagnosedPosterior, n: int | None = None, random_state: 
         response(draws.own_blocks(), log_weights, posterior.mean, posterior.variance, certainty(model.dim)),
         _divergence(low, log_weights) / model.dim,
     )
-    verdict = cautioned(judge(findings), posterior.caution)
+    one_class = posterior.caution is not None and posterior.caution[1].startswith(ONE_CLASS)
+    # the draws are those of a stand-in, the evidence is that of all classes
+    verdict = Verdict(*posterior.caution) if one_class else cautioned(judge(findings), posterior.caution)
     return _assembled(posterior, own, defended, moments, (low, high), verdict, int(n))
 
 

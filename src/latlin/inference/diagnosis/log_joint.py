@@ -33,6 +33,10 @@ from latlin.inference.model import IN_BLOCKS, GaussianFactor, LatentLinearModel,
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import cholesky
 
+#: how the caution of a posterior begins that is one of several with one evidence: its model is not that of the rows
+ONE_CLASS = "this is one class of a joint fit"
+
+
 # --- A model whose hyperparameters are integrated out: a weighted sum of latent linear models.
 #
 #     p(w) ∝ Σ_k weight_k p_k(w),   log Z = log Σ_k weight_k Z_k
