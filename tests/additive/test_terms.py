@@ -209,10 +209,10 @@ def test_a_map_on_a_fine_mesh_has_its_sd_and_range():
 
 
 def test_large_fields_are_scaled_as_small_ones(monkeypatch):
-    from latlin.additive import structure
+    from latlin.additive import intrinsic
 
     small = RandomWalk("t", 2).prepare({"t": np.arange(40)}, Surroundings()).structure
-    monkeypatch.setattr(structure, "DENSE", 10)
+    monkeypatch.setattr(intrinsic, "DENSE", 10)
     large = RandomWalk("t", 2).prepare({"t": np.arange(40)}, Surroundings()).structure
     assert large.factor == pytest.approx(small.factor, rel=1e-8)
     assert large.log_determinant == pytest.approx(small.log_determinant, rel=1e-8)

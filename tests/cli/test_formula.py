@@ -10,7 +10,7 @@ pytest.importorskip("typer")
 from typer.testing import CliRunner  # noqa: E402
 
 from latlin.cli.app import app  # noqa: E402
-from latlin.cli.formula_table import with_writable_names  # noqa: E402
+from latlin.cli.formula import with_writable_names  # noqa: E402
 
 
 def run(*words):

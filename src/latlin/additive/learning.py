@@ -26,7 +26,7 @@ from latlin.inference.forms.sparse import filling_plan
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import ConvergenceWarning, alert
-from latlin.numerics.memory import reuse_memory
+from latlin.numerics.arrays import reuse_memory
 from latlin.numerics.options import file_path, one_of
 from latlin.numerics.rng import RandomState, generator
 from latlin.priors.base import Prior

@@ -20,15 +20,14 @@ from latlin.additive.places import side_by_side
 from latlin.additive.term import Part, PredictorRows, Slope, Surroundings, Values
 from latlin.datasets.gaps import fill_formula
 from latlin.datasets.table import need_pandas
-from latlin.densities.probed_precision import ProbedPrecisionCovariance
-from latlin.densities.sparse_precision import SparsePrecisionCovariance
+from latlin.densities.sparse_precision import ProbedPrecisionCovariance, SparsePrecisionCovariance
 from latlin.diagnostics.model_checks import Check
 from latlin.distributed.opening import is_large_frame
 from latlin.hyper.space import Evaluation, Hyperparameter
 from latlin.inference.diagnosis.dispersion import dispersion_about
 from latlin.inference.engine import Engine, site_form
-from latlin.inference.evidence.engine_terms import ExpectedEvidence, TiltedEvidence
 from latlin.inference.evidence.gradient import PrecisionSlopes
+from latlin.inference.evidence.terms import ExpectedEvidence, TiltedEvidence
 from latlin.inference.exact import noise_slope
 from latlin.inference.infer import infer
 from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel, SiteFactor

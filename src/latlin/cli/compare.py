@@ -19,8 +19,7 @@ from latlin.datasets.target import KINDS, LABELLED, Guess, Target, kind_of
 from latlin.diagnostics.model_checks import Check, ModelChecks
 from latlin.numerics.alerts import MisfitWarning
 from latlin.numerics.arrays import Array
-from latlin.report.assess import held_out_score
-from latlin.report.folds import Split, grouped_splits, held_out_densities, ordered_splits, usual_splits
+from latlin.report.assess import Split, grouped_splits, held_out_densities, held_out_score, ordered_splits, usual_splits
 from latlin.report.tasks import task_of
 
 HEADINGS = (
@@ -87,7 +86,7 @@ def candidates(
     return lines
 
 
-class Trying(NamedTuple):
+class ComparisonOptions(NamedTuple):
     """What to compare, and how: families and engines (those that suit unless given), folds of held-out rows.
 
     `group` is a column whose rows are held out together, `time` one by which rows are predicted from earlier ones.
@@ -125,7 +124,9 @@ class ComparedRows(NamedTuple):
     splits: Callable[[], list[Split]] | None = None
 
 
-def compare_table(frame: Frame, choices: Choices, how: Trying, ask: Callable[[Guess], str]) -> RankedCandidates:
+def compare_table(
+    frame: Frame, choices: Choices, how: ComparisonOptions, ask: Callable[[Guess], str]
+) -> RankedCandidates:
     """All candidates on a table in memory."""
     rows, splits = _split_table(frame, choices, how, ask)
     if how.folds > len(rows.y):
@@ -138,7 +139,7 @@ def compare_table(frame: Frame, choices: Choices, how: Trying, ask: Callable[[Gu
 
 
 def _split_table(
-    frame: Frame, choices: Choices, how: Trying, ask: Callable[[Guess], str]
+    frame: Frame, choices: Choices, how: ComparisonOptions, ask: Callable[[Guess], str]
 ) -> tuple[Prepared, Callable[[], list[Split]] | None]:
     """The rows, and which of them are held out when; columns of groups and times are no features."""
     if how.group and how.time:
@@ -174,13 +175,15 @@ def _times(values: Any) -> Any:
         raise ValueError(f"column {values.name!r} must hold numbers or dates to order rows by: {error}") from error
 
 
-def _split_notes(how: Trying) -> list[str]:
+def _split_notes(how: ComparisonOptions) -> list[str]:
     if how.group:
         return [f"Rows of the same {how.group!r} are held out together; the column is no feature."]
     return [f"Rows are predicted from earlier {how.time!r} only; the column is no feature."] if how.time else []
 
 
-def compare_blocks(pattern: str, choices: Choices, how: Trying, ask: Callable[[Guess], str]) -> RankedCandidates:
+def compare_blocks(
+    pattern: str, choices: Choices, how: ComparisonOptions, ask: Callable[[Guess], str]
+) -> RankedCandidates:
     """All candidates on the rows of many files."""
     from latlin.cli.fit import describe_rows, look_at, spreads  # Dask may be missing
 

@@ -35,10 +35,9 @@ from latlin.distributed.reading import read_rows
 from latlin.linear import BayesianCountRegression
 from latlin.numerics.alerts import MisfitWarning
 from latlin.report.assess import Assessment, assess, held_out_score
-from latlin.report.conclusion import count_words
 from latlin.report.effect_curves import effect_curves
 from latlin.report.facts import Facts, gather, is_intercept
-from latlin.report.words import SCALES, coefficient_words, gain_words
+from latlin.report.words import SCALES, coefficient_words, count_words, gain_words
 
 SHOWN = 20
 #: families of counts that are always compared
@@ -84,7 +83,7 @@ def fit_model(prepared: Prepared, how: Fitting) -> FittedModel:
         quiet_one = make_estimator(prepared.target, how.engine, how.prior_scale)
         seen, trouble = assessed(quiet_one, prepared.X, prepared.y, how.folds, advance, prepared.offset)
         if rival and seen is not None:
-            prepared.notes[0] += beside_rival(prepared, how, seen, rival)
+            prepared.notes[0] += compare_with_rival(prepared, how, seen, rival)
         found = diagnosis(estimator, len(prepared.y), how.draws)
         facts = gather(
             estimator,
@@ -157,7 +156,7 @@ def compared_families(prepared: Prepared, how: Fitting) -> tuple[str, ...]:
     return SHARES if y.max() < 1.0 else POSITIVE
 
 
-def beside_rival(prepared: Prepared, how: Fitting, seen: Assessment, rival: str) -> str:
+def compare_with_rival(prepared: Prepared, how: Fitting, seen: Assessment, rival: str) -> str:
     """Mean log densities of held-out rows, of the family that was chosen and of another one."""
     other = make_estimator(replace(prepared.target, family=rival), how.engine, how.prior_scale)
     score, _ = held_out_score(other, prepared.X, prepared.y, folds=how.folds, offset=prepared.offset)

@@ -25,7 +25,7 @@ from scipy.linalg import lapack
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import DiagonalWhitening, PrecisionCovariance
-from latlin.inference.evidence.engine_terms import ExpectedEvidence
+from latlin.inference.evidence.terms import ExpectedEvidence
 from latlin.inference.forms.projections import Projections
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.sums import sum_form

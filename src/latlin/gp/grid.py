@@ -24,7 +24,7 @@ from latlin.gp.approximation import LatentFunction
 from latlin.gp.latent import left_out
 from latlin.gp.setting import Setting, row_blocks
 from latlin.inference.engine import Engine
-from latlin.inference.evidence.engine_terms import ExpectedEvidence
+from latlin.inference.evidence.terms import ExpectedEvidence
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior

@@ -27,8 +27,8 @@ from latlin.gp.learning import AveragedProcess
 from latlin.gp.setting import Setting
 from latlin.inference.diagnosis.log_joint import ONE_CLASS
 from latlin.inference.engine import Engine, site_form
-from latlin.inference.evidence.engine_terms import ExpectedEvidence
 from latlin.inference.evidence.gradient import evidence_gradient
+from latlin.inference.evidence.terms import ExpectedEvidence
 from latlin.inference.forms.projections import whitened_projections
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import SiteParameters, cavity

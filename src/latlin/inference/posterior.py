@@ -15,8 +15,7 @@ from latlin.densities.density import Density
 from latlin.densities.gaussian import Gaussian
 from latlin.inference.arguments import checked_matrix, dense_operator
 from latlin.inference.diagnosis.log_joint import gaussian_kl_bound
-from latlin.inference.evidence.engine_terms import ExpectedEvidence, TiltedEvidence
-from latlin.inference.evidence.terms import EvidenceTerm
+from latlin.inference.evidence.terms import EvidenceTerm, ExpectedEvidence, TiltedEvidence
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.numerics.archive import Archived, save_with_card

@@ -328,7 +328,7 @@ class Tried(NamedTuple):
 
 
 class ChosenFamily(Regression):
-    """Regression by one of several families; "auto" fits some and keeps the one of highest evidence.
+    """Regression by one of several families; "auto" fits some and keeps one by its evidence.
 
     A subclass names its families, those that "auto" compares from the simplest on, and has one constructor argument of
     the same name for every parameter of them.

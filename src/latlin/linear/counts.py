@@ -26,8 +26,8 @@ class BayesianCountRegression(Dispersed, ExposedFamily):
     family : str
         "auto", "poisson", "negative-binomial", "generalised-poisson", "zero-inflated-poisson",
         "zero-inflated-negative-binomial", "hurdle-poisson" or "hurdle-negative-binomial". "auto" fits Poisson and
-        negative binomial, and their zero-inflated families where there are more zeros than Poisson's, and keeps the one
-        of highest evidence; `family_` and `choice_` say which and why.
+        negative binomial, and their zero-inflated families where there are more zeros than Poisson's, and keeps
+        the simplest one whose log evidence is within one nat of the best; `family_` and `choice_` say which and why.
     dispersion : "auto" or float
         Of a negative binomial count with mean μ the variance is μ + dispersion·μ².
     probability : "auto" or float
@@ -38,7 +38,7 @@ class BayesianCountRegression(Dispersed, ExposedFamily):
         "auto", "laplace", "ep", "gkl", "map", or an object of `latlin.engines`.
     prior_scale : "auto", float or array of shape (n_features,)
         Prior standard deviation of a coefficient, for features of standard deviation one when `standardise`. "auto"
-        maximises the evidence.
+        learns it (see `hyperparameters`).
     ard : bool
         Learn one prior scale per feature (automatic relevance determination); needs prior_scale="auto".
     fit_intercept : bool
@@ -158,7 +158,7 @@ class BayesianPoissonRegression(Dispersed, Streaming, Exposed):
         "auto", "laplace", "ep", "gkl", "ai-kl", "map", or an object of `latlin.engines`.
     prior_scale : "auto", float or array of shape (n_features,)
         Prior standard deviation of a coefficient, for features of standard deviation one when `standardise`. "auto"
-        maximises the evidence.
+        learns it (see `hyperparameters`).
     ard : bool
         Learn one prior scale per feature (automatic relevance determination); needs prior_scale="auto".
     fit_intercept : bool

@@ -223,7 +223,7 @@ class BayesianSoftmaxRegression(JointClasses):
     ----------
     prior_scale : "auto", float or array of shape (n_features,)
         Prior standard deviation of a coefficient, for features of standard deviation one when `standardise`; the same
-        for all classes. "auto" maximises the evidence.
+        for all classes. "auto" learns it (see `hyperparameters`).
     fit_intercept : bool
         Include one intercept per class, with a wide prior of its own.
     intercept_scale : float, optional

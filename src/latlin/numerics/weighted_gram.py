@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import blas
 
-from latlin.numerics.arrays import Array
+from latlin.numerics.arrays import Array, room
 from latlin.numerics.elimination import entry_of, find_entries
-from latlin.numerics.memory import room
 from latlin.numerics.threads import run_together, share_out, threads_for
 
 Index = NDArray[np.int64]

@@ -191,11 +191,11 @@ def gather(
         version=__version__,
         checks=_checks(estimator, assessment),
         factors=[_factor(estimator, name, part) for name, part in (factors or {}).items()],
-        **_way(estimator, posteriors),
+        **_describe_fit(estimator, posteriors),
     )
 
 
-def _way(estimator: Any, posteriors: Sequence[Any]) -> dict[str, Any]:
+def _describe_fit(estimator: Any, posteriors: Sequence[Any]) -> dict[str, Any]:
     """How the fit went."""
     return {
         "engine": posteriors[0].engine,

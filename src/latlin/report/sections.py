@@ -11,7 +11,6 @@ from latlin.diagnostics.model_checks import Check
 from latlin.report import words
 from latlin.report.assess import Assessment
 from latlin.report.charts import calibration_chart, pit_chart, scatter_chart, strip, strip_axis, trace_chart
-from latlin.report.conclusion import conclusion, count_words
 from latlin.report.effect_curves import effects_section
 from latlin.report.facts import Facts, is_intercept
 from latlin.report.markup import (
@@ -27,6 +26,7 @@ from latlin.report.markup import (
     table,
     text,
 )
+from latlin.report.words import conclusion, count_words
 
 MOST_COEFFICIENTS = 60
 

@@ -17,8 +17,7 @@ from latlin.diagnostics.model_checks import Check, check_calibration, check_cove
 from latlin.linear.survival import concordance
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
-from latlin.report.baselines import Baseline, baseline_of, baseline_of_labels, quantile_of
-from latlin.report.held_out import HeldOut
+from latlin.report.baselines import Baseline, HeldOut, baseline_of, baseline_of_labels, quantile_of
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 MOST_POINTS = 300

@@ -32,7 +32,6 @@ from latlin.diagnostics.weights import (
     summarise_weights,
 )
 from latlin.inference.diagnosis.log_joint import ONE_CLASS, DiagnosedPosterior, ProposalDraws, draws_for, log_joint
-from latlin.inference.evidence.engine_terms import BoundEvidence, CurvedEvidence, ExpectedEvidence, FreeFormEvidence
 from latlin.inference.model import in_memory
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
@@ -407,7 +406,7 @@ FULL, AFFINE = 2000, 60
 def next_engine(posterior: DiagnosedPosterior) -> str:
     """A short name, with a word on options where they matter."""
     dim, term = posterior.model.dim, posterior.evidence_term
-    if isinstance(posterior.density, PointMass) or isinstance(term, CurvedEvidence | BoundEvidence | FreeFormEvidence):
+    if isinstance(posterior.density, PointMass) or getattr(term, "improved_by_gaussian_kl", False):
         return "gkl" if dim <= FULL else "gkl with covariance='chevron'"
     if not isinstance(posterior.density, Gaussian | Mixture):
         return "ai-kl with another base, or more draws"
@@ -415,7 +414,7 @@ def next_engine(posterior: DiagnosedPosterior) -> str:
         return "gkl with covariance='full'" if dim <= FULL else "gkl with a richer covariance, such as 'chevron'"
     if dim <= AFFINE:
         return "ai-kl"
-    return "ep" if isinstance(term, ExpectedEvidence) else "gkl, whose bound is proven"
+    return "ep" if getattr(term, "is_gaussian_kl", False) else "gkl, whose bound is proven"
 
 
 def _is_full(posterior: DiagnosedPosterior) -> bool:

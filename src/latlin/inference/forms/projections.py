@@ -20,9 +20,8 @@ from scipy.linalg import blas, lapack
 from latlin.densities.precision import DiagonalWhitening, Whitening
 from latlin.inference.arguments import dense_operator
 from latlin.inference.model import LatentLinearModel, SiteFactor
-from latlin.numerics.arrays import Array
+from latlin.numerics.arrays import Array, room
 from latlin.numerics.linalg import gram, whitened_squares
-from latlin.numerics.memory import room
 from latlin.numerics.weighted_gram import WeightedGram
 
 Index = NDArray[np.int64]
