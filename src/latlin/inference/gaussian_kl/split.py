@@ -25,7 +25,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from latlin.densities.density import Mixture
-from latlin.inference.evidence.engine_terms import RefusedEvidence
+from latlin.inference.evidence.terms import RefusedEvidence
 from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.sites import Sites
 from latlin.inference.model import LatentLinearModel, SiteFactor
