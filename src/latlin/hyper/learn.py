@@ -110,14 +110,9 @@ class Learnt:
     sides: tuple[tuple[Any, Any, float], ...] = ()
 
     @property
-    def likeliest(self) -> Component:
-        """The point of the largest share."""
-        return max(self.components, key=lambda component: component.share)
-
-    @property
     def fit(self) -> Any:
         """What was fitted at the point of the largest share."""
-        return self.likeliest.fit
+        return max(self.components, key=lambda component: component.share).fit
 
 
 def maximise(
