@@ -185,7 +185,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         self.hyperparameters_ = learnt.table
         self.n_features_in_ = len(self._parts)
         self._after_loading()
-        self.dispersion_, self.finding_, self.family_checks_ = problem.look_at_counts(posterior)
+        self.dispersion_, self.finding_, self.family_checks_ = problem.look_at_counts(posterior, learnt.components)
         return self
 
     def _after_loading(self) -> None:
