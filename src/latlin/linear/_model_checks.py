@@ -27,8 +27,8 @@ from latlin.diagnostics.data_checks import (
 from latlin.diagnostics.model_checks import Check, ModelChecks
 from latlin.distributed.blocks import Block
 from latlin.inference.blocks import BlockModel, Observed, Reading, pieces
-from latlin.inference.diagnosis.dispersion import Dispersion, pearson_sums
 from latlin.inference.diagnosis.diagnose import UNKNOWN
+from latlin.inference.diagnosis.dispersion import Dispersion, pearson_sums
 from latlin.inference.diagnosis.log_joint import AveragedModel
 from latlin.inference.posterior import Posterior
 from latlin.linear._design import Design

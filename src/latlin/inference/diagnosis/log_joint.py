@@ -32,7 +32,6 @@ from latlin.inference.model import IN_BLOCKS, GaussianFactor, LatentLinearModel,
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import cholesky
 
-
 # --- A model whose hyperparameters are integrated out: a weighted sum of latent linear models.
 #
 #     p(w) ∝ Σ_k weight_k p_k(w),   log Z = log Σ_k weight_k Z_k
