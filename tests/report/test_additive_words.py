@@ -92,10 +92,10 @@ def test_overdispersed_counts_do_not_fit_and_the_remedy_fits():
     wrong = describe_additive(AdditiveModel("n ~ x + (1 | g)", "poisson").fit(frame))
     assert wrong.checks.verdict == "does not fit"
     assert "too narrow: choose a family with more variance" in str(wrong.checks)
-    assert "these effects may be less certain than they seem" in " ".join(wrong.conclusion())
+    assert "The model does not fit: read these effects with care" in " ".join(wrong.conclusion())
     right = describe_additive(AdditiveModel("n ~ x + (1 | g)", "negative-binomial").fit(frame))
     assert right.checks.verdict == "fits"
-    assert "less certain" not in " ".join(right.conclusion())
+    assert "with care" not in " ".join(right.conclusion())
 
 
 @pytest.mark.parametrize("family", ["poisson", "bernoulli"])

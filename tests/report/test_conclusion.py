@@ -42,7 +42,7 @@ def test_a_factor_of_three_levels_counts_once(three_levels):
     assert "score differs between the levels of group" in said[0]
     assert "Rows that were held out are predicted better than without features" in said[1]
     assert any(line.startswith("Model: fits") for line in said)
-    assert "less certain" not in " ".join([*said, count_words(facts)])
+    assert "with care" not in " ".join([*said, count_words(facts)])
 
 
 def test_the_page_opens_with_it_and_survives_json(three_levels):
@@ -86,7 +86,7 @@ def test_a_leaked_target_is_named():
     facts = facts_of(BayesianLinearRegression(noise_scale=1.0), frame.assign(tax=0.2 * frame["bill"]), "bill", folds=0)
     assert "'tax' copies the target" in " ".join(conclusion(facts))
     for words in (conclusion(facts)[0], count_words(facts)):
-        assert words.endswith("The model does not fit, so these effects may be less certain than they seem.")
+        assert words.endswith("The model does not fit: read these effects with care.")
 
 
 @pytest.mark.parametrize(("manner", "words"), [("integrate", "averaged over"), ("maximise", "fixed at their most")])

@@ -185,7 +185,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         self.hyperparameters_ = learnt.table
         self.n_features_in_ = len(self._parts)
         self._after_loading()
-        self.dispersion_, self.finding_, self.family_checks_ = problem.look_at_counts(posterior)
+        self.dispersion_, self.finding_, self.family_checks_ = problem.look_at_counts(posterior, learnt.components)
         return self
 
     def _after_loading(self) -> None:
@@ -251,8 +251,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
 
     def _scale_words(self) -> str:
         """What coefficients change, and which class counts as a success."""
-        labels = self.classes_ if self._family.binary else None
-        words = self._family.scale_words("" if labels is None else f"{self._read_.response.y} = {labels[1]}")
+        words = self._family.scale_words(self._read_.response.success(self.classes_) if self._family.binary else "")
         return f"; coefficients change {words}" if words else ""
 
     def effects(self, name: str | None = None, *, coverage: float = 0.9, frame: Any = None) -> Effects:
@@ -323,7 +322,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
     def variance_components(self, coverage: float = 0.9) -> Effects:
         """Variances of groups, fields and noise, and their shares of the total.
 
-        The noise of a response with a link is taken on the scale of the linear predictor (π²/3 for a logit).
+        Noise is on the scale of the linear predictor: π²/3 for a logit, log(1 + V/μ²) at the mean for a log link.
         """
         check_is_fitted(self, "posterior_")
         return effects.components(self._components, self._parts, self._family, self._average, coverage)

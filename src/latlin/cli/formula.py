@@ -35,6 +35,8 @@ from latlin.report.additive import AdditiveFacts, describe_additive, render_addi
 FAMILIES = {"linear": "gaussian", "logistic": "bernoulli", "robust": "student-t"}
 #: families between which the evidence chooses where a response holds counts and no family is named
 OF_COUNTS = ("poisson", "negative-binomial")
+#: the same of times with events
+OF_TIMES = ("weibull", "exponential", "log-logistic")
 #: what an option that a formula does not take is written as
 INSTEAD = {
     "categorical": "write C(COLUMN) in the formula",
@@ -91,14 +93,22 @@ def make_ready(table: Frame, formulas: list[str], stated: TableOptions) -> Prepa
     problems: list[str] = []
     table = _try_collecting(problems, lambda: with_read_columns(table, stated), table)
     written = [with_row_columns(formula, stated) for formula in formulas]
+    columns = table.columns
     table, written = with_writable_names(table, written)
     families, why = _try_collecting(problems, lambda: _families(table, written[0], stated), ((), []))
     # one table for all formulas, so that their rows are the same
     names = written[0] + "".join(f" + {formula.partition('~')[2]}" for formula in written[1:])
     frame, notes = _try_collecting(problems, lambda: fill_formula(table, names, stated.missing), (table, []))
     if problems:
-        raise ValueError("; ".join(dict.fromkeys(problems)))
+        raise ValueError(_as_written("; ".join(dict.fromkeys(problems)), columns, table.columns))
     return PreparedFormulas(frame, written, families, [*why, *notes])
+
+
+def _as_written(words: str, columns: Sequence[str], renamed: Sequence[str]) -> str:
+    """A message with the names of columns that stand in the file."""
+    for old, new in zip(columns, renamed, strict=True):
+        words = re.sub(rf"(?<!\w){new}(?!\w)", lambda _, old=old: old, words) if old != new else words
+    return words
 
 
 def _try_collecting(problems: list[str], make: Callable[[], Any], otherwise: Any) -> Any:
@@ -160,13 +170,14 @@ def _quoted(name: str) -> str:
 
 def with_writable_names(frame: Frame, formulas: list[str]) -> tuple[Frame, list[str]]:
     """Columns such as "pain before" under names that a formula can hold, pain_before, in the table and in formulas."""
-    names = {name: re.sub(r"\W", "_", name) for name in frame.columns if re.search(r"\W", name)}
+    names = {name: re.sub(r"\W+", "_", name).strip("_") for name in frame.columns if re.search(r"\W", name)}
     names = {old: new for old, new in names.items() if new.isidentifier() and new not in frame.columns}
     if len(set(names.values())) < len(names):
         return frame, formulas
     for old in sorted(names, key=len, reverse=True):
-        # a sign between words may be arithmetic: only blanks, or backquotes, make a name of them
-        written = rf"`{re.escape(old)}`" + (rf"|(?<!\w){re.escape(old)}(?!\w)" if re.fullmatch(r"[\w ]+", old) else "")
+        # a sign between words may be arithmetic: where a part is a column itself, backquotes make a name of them
+        is_one = re.fullmatch(r"[\w ]+", old) or not {*re.findall(r"\w+", old)} & {*frame.columns}
+        written = rf"`{re.escape(old)}`" + (rf"|(?<!\w){re.escape(old)}(?!\w)" if is_one else "")
         formulas = [re.sub(written, names[old], formula) for formula in formulas]
     return frame.rename(columns=names), formulas
 
@@ -188,7 +199,7 @@ def _guess(table: Frame, formula: str, is_exposed: bool) -> tuple[tuple[str, ...
     if response.failures is not None or response.trials is not None:
         return ("binomial",), []
     if response.event is not None:
-        raise ValueError("times need a family: say which, --family weibull or exponential or log-logistic")
+        return OF_TIMES, []
     if not response.y.isidentifier() or response.se is not None:
         return ("gaussian",), []
     refuse_unknown(table.columns, (response.y,))

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from latlin.datasets.columns import (
-    FEW_LEVELS,
     MOST_LEVELS,
     TREATMENT,
     LevelColumn,
     Levelling,
     NumberColumn,
     Series,
+    are_many,
     column_of_numbers,
     level_counts,
 )
@@ -91,7 +91,7 @@ class ColumnSummary:
             return None
         if self.is_number:
             return NumberColumn(self.name, self.mean)
-        if len(self.counts) > min(MOST_LEVELS, max(FEW_LEVELS, self.present // 2)):
+        if are_many(len(self.counts), self.present):
             raise ValueError(
                 f"column {self.name!r} holds more than {min(MOST_LEVELS, len(self.counts) - 1)} different texts in "
                 f"{self.present} rows, too many to be levels; leave it out with drop (--drop {self.name})"

@@ -90,7 +90,7 @@ class ModelChecks(NamedTuple):
     @property
     def doubt(self) -> str:
         """What a misfit does to effects; nothing where the model fits."""
-        return "The model does not fit, so these effects may be less certain than they seem." if self.failed else ""
+        return "The model does not fit: read these effects with care." if self.failed else ""
 
     def including(self, others: Iterable[Check]) -> ModelChecks:
         """With further checks, which replace earlier ones of the same name."""

@@ -396,6 +396,10 @@ def _moved(u: Array, j: int, step: float, box: Array) -> Array:
     return moved
 
 
+#: hyperparameters that are named at most
+NAMED = 3
+
+
 def bound_message(space: Space, at_bound: Array, values: dict[str, Any], instead: str) -> str:
     """What to say of an optimum at an end of its search; empty where it is inside."""
     said = []
@@ -405,4 +409,6 @@ def bound_message(space: Space, at_bound: Array, values: dict[str, Any], instead
             said.append(f"{member.name} runs to the {end} end of its search (it is {values[member.name]:.3g})")
     if not said:
         return ""
-    return f"{'; '.join(said)}: the data and the prior have no optimum inside, so do not trust this fit; {instead}"
+    more = f"; and so do {len(said) - NAMED} more" if len(said) > NAMED else ""
+    few = "; ".join(said[:NAMED])
+    return f"{few}{more}: the data and the prior have no optimum inside, so do not trust this fit; {instead}"

@@ -371,7 +371,7 @@ class ChosenFamily(Regression):
         tried: list[Tried] = []
         refused: list[ValueError] = []
         for name in self._candidates:
-            if tried and not self._is_worth(name, max(tried, key=lambda each: each.log_evidence).fitted):
+            if tried and not self._is_worth(name, {each.fitted.family: each.fitted for each in tried}):
                 continue
             with warnings.catch_warnings(record=True) as warned:
                 warnings.simplefilter("always")
@@ -392,8 +392,8 @@ class ChosenFamily(Regression):
             alert(str(warning.message), warning.category)
         return self
 
-    def _is_worth(self, name: str, best: Any) -> bool:
-        """Whether a candidate may explain what the best of those before it leaves."""
+    def _is_worth(self, name: str, tried: Mapping[str, Any]) -> bool:
+        """Whether a candidate may explain what those before it leave."""
         return True
 
     def _reason(self, tried: list[Tried], best: Tried) -> str:

@@ -109,14 +109,14 @@ def response_words(model: Any, frame: Any = None) -> str:
     >>> response_words(AdditiveModel("visits ~ age", family="poisson"))
     'the expected value of visits'
     """
-    target = _response(model).partition("|")[0].strip()
+    target = response_of(model).partition("|")[0].strip()
     if model.family in (*BINARY, "binomial"):
         labels = sorted({str(value) for value in frame[target]}) if frame is not None and target in frame else []
         return f"the probability of {target}" + (f" = {labels[1]}" if len(labels) == 2 else "")
     return target if model.family in ("gaussian", "linear", "student-t") else f"the expected value of {target}"
 
 
-def _response(model: Any) -> str:
+def response_of(model: Any) -> str:
     """The left-hand side of the formula."""
     return str(model.formula).partition("~")[0].strip() if model.formula else str(model.response)
 
@@ -126,7 +126,7 @@ def _fit_without_terms(model: Any, frame: Any) -> Any:
     if not model.formula or (model.term_names_ == ["fixed"] and len(model.effects().rows) < 2):
         return None
     offsets = re.findall(r"offset\((?:[^()]|\([^()]*\))*\)", model.formula)
-    formula = " + ".join([f"{_response(model)} ~ 1", *offsets])
+    formula = " + ".join([f"{response_of(model)} ~ 1", *offsets])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MisfitWarning)
         return type(model)(formula, model.family, engine=model.engine).fit(frame)
@@ -274,7 +274,7 @@ def _held_out(model: Any, loo: Any) -> list[Check]:
     pit = np.asarray(loo.pit)
     if len(pit) < 20 or not np.all(np.isfinite(pit)):
         return []
-    if model.family in BINARY and "|" not in _response(model):
+    if model.family in BINARY and "|" not in response_of(model):
         # the middle of its step is ½ P(0) for a 0 and 1 − ½ P(1) for a 1
         happened = pit > 0.5
         return [check_calibration(happened.astype(float), np.where(happened, 2.0 * (1.0 - pit), 1.0 - 2.0 * pit))]
@@ -327,7 +327,8 @@ def render_additive(model: Any, title: str | None = None, facts: AdditiveFacts |
     if "fixed" in model.term_names_:
         family = {"gaussian": "linear", "bernoulli": "logistic"}.get(model.family, model.family)
         labels = model.classes_ if family in BINARY else None
-        meaning = coefficient_words(family, response_words(model), "a success" if labels is None else str(labels[1]))
+        one = f"{response_of(model)} = 1" if family in BINARY else "a success"
+        meaning = coefficient_words(family, response_words(model), one if labels is None else str(labels[1]))
         rows = model.effects().rows
         named = [f"{label} ({column})" for column, label in model.references_.items()]
         first = ", ".join(named) or "the first level of its column"
