@@ -339,7 +339,7 @@ def additive_of(path: str | os.PathLike[str]) -> Additive | None:
 
 def predict_formula(model: Additive, frame: Frame, asked: PredictionOptions) -> Frame:
     """Expected responses with intervals, one row per row of the table; of ordered classes their probabilities too."""
-    estimator = model.estimator
+    estimator, table = model.estimator, frame
     frame, _ = with_writable_names(with_read_columns(frame, model.read), [])
     frame = _without_gaps(frame, str(estimator.formula).partition("~")[2], asked.missing or "error")
     low, high = estimator.predict_interval(frame, checked_interval(asked.coverage), random_state=0).T
@@ -352,7 +352,7 @@ def predict_formula(model: Additive, frame: Frame, asked: PredictionOptions) -> 
             "high": labels[high.astype(int)],
         }
         found |= {f"P({label})": p[:, k] for k, label in enumerate(labels)}
-    return frame.assign(**found) if asked.keep else frame.iloc[:, :0].assign(**found)
+    return table.loc[frame.index].assign(**found) if asked.keep else frame.iloc[:, :0].assign(**found)
 
 
 def _without_gaps(frame: Frame, terms: str, missing: str) -> Frame:
