@@ -105,7 +105,7 @@ def make_ready(table: Frame, formulas: list[str], stated: TableOptions) -> Prepa
 def _as_written(words: str, columns: Sequence[str], renamed: Sequence[str]) -> str:
     """A message with the names of columns that stand in the file."""
     for old, new in zip(columns, renamed, strict=True):
-        words = re.sub(rf"(?<!\w){new}(?!\w)", lambda _, old=old: old, words) if old != new else words
+        words = old.join(re.split(rf"(?<!\w){re.escape(new)}(?!\w)", words)) if old != new else words
     return words
 
 
