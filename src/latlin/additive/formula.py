@@ -97,6 +97,10 @@ TERMS: dict[str, Callable[..., Term]] = {
 }
 
 
+#: what users of other packages write before a function
+NUMPY = re.compile(r"\b(?:np|numpy)\.(?=\w+\()")
+
+
 def read_formula(text: str) -> Formula:
     """The parts of a formula.
 
@@ -106,7 +110,7 @@ def read_formula(text: str) -> Formula:
     """
     if not isinstance(text, str) or text.count("~") != 1:
         raise ValueError(f"a formula has one ~ between response and terms, as in 'y ~ x + (1 | g)', got {text!r:.100}")
-    left, right = text.split("~")
+    left, right = NUMPY.sub("", text).split("~")
     terms: list[Term] = []
     offsets: list[str] = []
     pieces: list[str] = []

@@ -185,7 +185,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         self.hyperparameters_ = learnt.table
         self.n_features_in_ = len(self._parts)
         self._after_loading()
-        self.dispersion_, self.finding_, self.family_checks_ = problem.look_at_counts(posterior)
+        self.dispersion_, self.finding_, self.family_checks_ = problem.look_at_counts(posterior, learnt.components)
         return self
 
     def _after_loading(self) -> None:
@@ -322,7 +322,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
     def variance_components(self, coverage: float = 0.9) -> Effects:
         """Variances of groups, fields and noise, and their shares of the total.
 
-        The noise of a response with a link is taken on the scale of the linear predictor (π²/3 for a logit).
+        Noise is on the scale of the linear predictor: π²/3 for a logit, log(1 + V/μ²) at the mean for a log link.
         """
         check_is_fitted(self, "posterior_")
         return effects.components(self._components, self._parts, self._family, self._average, coverage)

@@ -35,6 +35,8 @@ from latlin.report.additive import AdditiveFacts, describe_additive, render_addi
 FAMILIES = {"linear": "gaussian", "logistic": "bernoulli", "robust": "student-t"}
 #: families between which the evidence chooses where a response holds counts and no family is named
 OF_COUNTS = ("poisson", "negative-binomial")
+#: the same of times with events
+OF_TIMES = ("weibull", "exponential", "log-logistic")
 #: what an option that a formula does not take is written as
 INSTEAD = {
     "categorical": "write C(COLUMN) in the formula",
@@ -197,7 +199,7 @@ def _guess(table: Frame, formula: str, is_exposed: bool) -> tuple[tuple[str, ...
     if response.failures is not None or response.trials is not None:
         return ("binomial",), []
     if response.event is not None:
-        raise ValueError("times need a family: say which, --family weibull or exponential or log-logistic")
+        return OF_TIMES, []
     if not response.y.isidentifier() or response.se is not None:
         return ("gaussian",), []
     refuse_unknown(table.columns, (response.y,))

@@ -124,7 +124,10 @@ Frequency = Annotated[
 ]
 Trials = Annotated[str, typer.Option(metavar="COLUMN", help="The column of trials, for the family binomial.")]
 Event = Annotated[
-    str, typer.Option(metavar="COLUMN", help="The column of events (1 seen, 0 censored), for survival times.")
+    str,
+    typer.Option(
+        metavar="COLUMN", help="The column of events (1 seen, 0 comes later, 2 came earlier), for survival times."
+    ),
 ]
 Quantile = Annotated[
     float | None,

@@ -78,7 +78,8 @@ class Posterior(Archived):
     evidence_term : EvidenceTerm or None
         How the evidence depends on the sites, for `evidence_gradient`.
     caution : (str, str) or None
-        A verdict that no diagnosis may improve on, and why: hyperparameters at an end of their search, for example.
+        A verdict that no diagnosis may improve on, and why: hyperparameters at an end of their search, for example;
+        "unknown" where draws from this part of a whole would say nothing.
     names : tuple of str or None
         Names of the coordinates of w, for messages; estimators give those of their features.
     model : LatentLinearModel

@@ -27,6 +27,7 @@ from latlin.diagnostics.data_checks import (
 from latlin.diagnostics.model_checks import Check, ModelChecks
 from latlin.distributed.blocks import Block
 from latlin.inference.blocks import BlockModel, Observed, Reading, pieces
+from latlin.inference.diagnosis.diagnose import UNKNOWN
 from latlin.inference.diagnosis.dispersion import Dispersion, pearson_sums
 from latlin.inference.diagnosis.log_joint import AveragedModel
 from latlin.inference.posterior import Posterior
@@ -63,6 +64,8 @@ class LookBack:
         What was found of the family at once.
     labels : Labels or None
         None where the response is a number.
+    residuals : bool
+        False where the models of the posteriors are stand-ins, of whose residuals there is nothing to say.
     """
 
     problems: list[LinearProblem]
@@ -71,6 +74,7 @@ class LookBack:
     names: Sequence[str]
     family: list[Check]
     labels: Labels | None = None
+    residuals: bool = True
 
     def find(self) -> ModelChecks:
         """All checks that can be made."""
@@ -78,7 +82,7 @@ class LookBack:
         features, design = self._checks_of_features(), self.problems[0].design
         # where classes are separated there is nothing left to look at
         separated = any(check.name == "separation" and not check.passed for check in features)
-        fits = [] if separated else self.fits
+        fits = [] if separated or not self.residuals else self.fits
         residuals = [checks_of_residuals(fit.posterior, design, self.names) for fit in fits]
         return ModelChecks((*self.family, *searches, *features, *worst(residuals)))
 
@@ -180,7 +184,7 @@ def checks_of_searches(
 
 def check_hyperparameters(problem: LinearProblem, fit: LearntFit, learnt: Sequence[str], names: Sequence[str]) -> Check:
     """Whether a search for hyperparameters ended inside its range; features are named where they have their own."""
-    if fit.posterior.caution is not None:
+    if fit.posterior.caution is not None and fit.posterior.caution[0] != UNKNOWN:
         return Check(
             "hyperparameters",
             False,

@@ -165,7 +165,8 @@ def gather(
     model = type(estimator).__name__
     posteriors = estimator.posterior_ if isinstance(estimator.posterior_, list) else [estimator.posterior_]
     classes = [_label(label) for label in getattr(estimator, "classes_", [])]
-    labels = classes if len(posteriors) > 1 else [""]
+    # one evidence, or one for each class
+    each = zip(classes, posteriors, strict=True) if np.ndim(estimator.log_evidence_) else [("", posteriors[0])]
     family = estimator.family_name() if hasattr(estimator, "family_name") else model
     return Facts(
         title=title or f"Bayesian {_written(family)} regression of {target}",
@@ -177,7 +178,7 @@ def gather(
         columns=[dict(column) for column in columns],
         notes=[*map(str, notes), *_findings(estimator)],
         positive=f"{target} = {classes[1]}" if len(classes) == 2 else "",
-        log_evidence=[(label, float(p.log_evidence)) for label, p in zip(labels, posteriors, strict=True)],
+        log_evidence=[(label, float(p.log_evidence)) for label, p in each],
         evidence_kind=str(estimator.evidence_kind_),
         learnt=_learnt(estimator),
         scales=scales_of(estimator),

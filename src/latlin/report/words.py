@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latlin.diagnostics.model_checks import GAIN, is_loss
-from latlin.potentials.families import FAMILIES
+from latlin.potentials.families import AMOUNTS, COUNTS, FAMILIES, TIMES
 from latlin.report.assess import Assessment
 from latlin.report.facts import Facts, is_intercept
 from latlin.report.markup import number, one_minus, paragraph, section, table, text
@@ -68,6 +68,13 @@ COMPARE = (
     "make it a little too kind to the model."
 )
 
+#: of a log link: what its exponential multiplies
+LOG_OF = (
+    "A coefficient is the change of the log of {} when the feature grows by one unit and the others stay: "
+    "exp(coefficient) multiplies it."
+)
+ZERO_INFLATED, HURDLES = (tuple(name for name in COUNTS if name.startswith(kind)) for kind in ("zero-", "hurdle-"))
+
 COEFFICIENTS = {
     "linear": "A coefficient is the change of {target} when the feature grows by one unit and the others stay.",
     "robust": "A coefficient is the change of {target} when the feature grows by one unit and the others stay; rows "
@@ -80,10 +87,16 @@ COEFFICIENTS = {
     "others stay: exp(coefficient) multiplies the odds.",
     "probit": "A coefficient is the change of the probit (the normal score of the probability) of {positive} when the "
     "feature grows by one unit and the others stay.",
-    "poisson": "A coefficient is the change of the log of the expected count when the feature grows by one unit and "
-    "the others stay: exp(coefficient) multiplies the count.",
-    "negative-binomial": "A coefficient is the change of the log of the expected count when the feature grows by one "
-    "unit and the others stay: exp(coefficient) multiplies the count.",
+    **dict.fromkeys(("poisson", "negative-binomial", "generalised-poisson"), LOG_OF.format("the expected count")),
+    **dict.fromkeys(ZERO_INFLATED, LOG_OF.format("the expected count of rows that are not zero by inflation")),
+    **dict.fromkeys(HURDLES, LOG_OF.format("the mean of the counts before their zeros are set apart")),
+    **dict.fromkeys(AMOUNTS, LOG_OF.format("the expected {target}")),
+    "log-normal": LOG_OF.format("the median of {target}"),
+    **dict.fromkeys(TIMES, LOG_OF.format("{target}, of every quantile alike,")),
+    "softmax": "A coefficient is the change of the log probability of a class, less the mean of those of all classes, "
+    "when the feature grows by one unit and the others stay.",
+    "multinomial probit": "A coefficient is the change of the score of a class when the feature grows by one unit and "
+    "the others stay; the class whose score with standard normal noise is largest is seen.",
     "ordinal": "A coefficient is the shift on the latent scale of {target} when the feature grows by one unit and the "
     "others stay; positive means higher levels become more probable.",
 }
@@ -303,6 +316,9 @@ def _predicted(facts: Facts) -> list[str]:
     elif "share below" in seen.scores:
         should = f"and {100 * seen.curve[0]['predicted']:g} % should"
         how = f"{100 * seen.scores['share below']:.0f} % of them lie below their predicted quantile, {should}"
+    elif "R²" not in seen.scores:
+        pairs = f"{100 * seen.scores['concordance']:.0f} % of pairs" if seen.scores else "no pairs"
+        how = f"{pairs} whose order is known come in the predicted order"
     else:
         how = (
             f"predictions are off by {seen.scores['root mean square error']:.3g} (root mean square) and explain "

@@ -127,7 +127,10 @@ class FittedPosterior(Protocol):
 
 
 class EvidenceTerm(Protocol):
-    """How an evidence depends on the sites of any rows, with everything else at its optimum."""
+    """How an evidence depends on the sites of any rows, with everything else at its optimum.
+
+    A diagnosis asks two more things where a term says them: `improved_by_gaussian_kl` and `is_gaussian_kl`.
+    """
 
     def movement(self, posterior: FittedPosterior) -> Movement | None:
         """How the mode moves; None where the evidence is stationary in the posterior."""

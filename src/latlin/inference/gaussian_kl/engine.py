@@ -76,9 +76,9 @@ class GaussianKL:
         Gaussians of a mixture: the space is divided by so many soft gates less one, and each part has a Gaussian of its
         own. More components never give a lower bound, at some hundred fits per component.
     algorithm : {"auto", "sites", "sums"}
-        How a full covariance is fitted. "sites" keeps two numbers for each site; "sums" keeps nothing per row, and its
-        steps are those on blocks of rows, whatever the blocks. "auto" is "sums" for log-concave sites on at least 40
-        rows per dimension, with "sites" to fall back on, and "sites" for other models.
+        How a full covariance is fitted. "sites" keeps two numbers for each site; "sums" keeps nothing per row, as on
+        blocks of rows, whatever the blocks. "auto" is "sums" for log-concave sites on at least 40 rows per dimension,
+        with "sites" to fall back on, and "sites" for other models.
 
     Notes
     -----

@@ -28,7 +28,7 @@ from latlin.densities.density import Mixture
 from latlin.inference.evidence.terms import RefusedEvidence
 from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.sites import Sites
-from latlin.inference.model import LatentLinearModel, SiteFactor
+from latlin.inference.model import LatentLinearModel, SiteFactor, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import cholesky
@@ -125,7 +125,7 @@ def refitted(
     """
     found = [partitions[0]._replace(parts=(first,), bound=first.log_evidence)]
     for partition in partitions[1:]:
-        parts = tuple(fit(part.model) for part in partition.parts)
+        parts = tuple(fit(in_memory(part.model)) for part in partition.parts)
         new = partition._replace(parts=parts, bound=_bound(parts))
         found.append(max(found[-1], new, key=lambda each: each.bound))
     return found
