@@ -145,6 +145,10 @@ def test_awkward_columns_are_named_as_in_the_file_and_prices_are_no_levels(folde
     made = run(*words, "y ~ rain (mm) + cost + (1 | clinic)", "--numbers", "cost", "--missing", "drop")
     assert made.exit_code == 0, made.stderr
     assert "rain_mm" in made.output
+    found = run("predict", folder / "awkward.latlin", folder / "awkward.csv", "--keep", "--missing", "drop")
+    assert found.exit_code == 0, found.stderr
+    assert "rain (mm)" in found.stdout.splitlines()[0]
+    assert '"$1,000"' in found.stdout
 
 
 def test_gaps_of_the_columns_of_a_formula(folder):

@@ -107,7 +107,7 @@ def make_ready(table: Frame, formulas: list[str], stated: TableOptions) -> Prepa
 def _as_written(words: str, columns: Sequence[str], renamed: Sequence[str]) -> str:
     """A message with the names of columns that stand in the file."""
     for old, new in zip(columns, renamed, strict=True):
-        words = re.sub(rf"(?<!\w){new}(?!\w)", lambda _, old=old: old, words) if old != new else words
+        words = old.join(re.split(rf"(?<!\w){re.escape(new)}(?!\w)", words)) if old != new else words
     return words
 
 
@@ -341,7 +341,7 @@ def additive_of(path: str | os.PathLike[str]) -> Additive | None:
 
 def predict_formula(model: Additive, frame: Frame, asked: PredictionOptions) -> Frame:
     """Expected responses with intervals, one row per row of the table; of ordered classes their probabilities too."""
-    estimator = model.estimator
+    estimator, table = model.estimator, frame
     frame, _ = with_writable_names(with_read_columns(frame, model.read), [])
     frame = _without_gaps(frame, str(estimator.formula).partition("~")[2], asked.missing or "error")
     low, high = estimator.predict_interval(frame, checked_interval(asked.coverage), random_state=0).T
@@ -354,7 +354,7 @@ def predict_formula(model: Additive, frame: Frame, asked: PredictionOptions) -> 
             "high": labels[high.astype(int)],
         }
         found |= {f"P({label})": p[:, k] for k, label in enumerate(labels)}
-    return frame.assign(**found) if asked.keep else frame.iloc[:, :0].assign(**found)
+    return table.loc[frame.index].assign(**found) if asked.keep else frame.iloc[:, :0].assign(**found)
 
 
 def _without_gaps(frame: Frame, terms: str, missing: str) -> Frame:
