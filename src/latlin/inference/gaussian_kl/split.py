@@ -28,7 +28,7 @@ from latlin.densities.density import Mixture
 from latlin.inference.evidence.terms import RefusedEvidence
 from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.sites import Sites
-from latlin.inference.model import LatentLinearModel, SiteFactor
+from latlin.inference.model import LatentLinearModel, Model, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import cholesky
@@ -115,9 +115,7 @@ def mixture(first: Posterior, found: list[Partition], asked: int, started: float
     )
 
 
-def refitted(
-    first: Posterior, partitions: list[Partition], fit: Callable[[LatentLinearModel], Posterior]
-) -> list[Partition]:
+def refitted(first: Posterior, partitions: list[Partition], fit: Callable[[Model], Posterior]) -> list[Partition]:
     """The same parts with densities of another family, from its own posterior of the whole on.
 
     Parts that serve Gaussians best need not serve this family: in the place of a partition that loses, gates of slope
