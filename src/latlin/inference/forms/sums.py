@@ -202,7 +202,8 @@ class SumForm:
 
     def _mean_point(self, u: Array, variances: list[Array]) -> MeanPoint | None:
         value, slope = self.own.log_gaussian(u), self.own.linear - self.own.times_quadratic(u)
-        projected, logs = [part.projections.times(u) for part in self.here], []
+        projected = [part.projections.times(u) for part in self.here]
+        logs: list[ExpectedLog] = []
         for part, x, variance in zip(self.here, projected, variances, strict=True):
             log = part.sites.finite_expected_log(x, variance)
             if log is None:

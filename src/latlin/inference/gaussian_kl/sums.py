@@ -179,7 +179,7 @@ def place_of(form: SumForm, density: Density) -> Reached[SumPlace] | None:
 
 def _expand_mode(form: SumForm, first: Array) -> Reached[SumPlace] | None:
     rough = Rules(gradient_tol=NEAR, objective_tol=np.inf, max_iter=50)
-    seen = form if form.elsewhere is not None else RoughForm(form)
+    seen: SumForm | RoughForm = form if form.elsewhere is not None else RoughForm(form)
     mode = find_mode(seen, first, rough, "start", warn=False, measure=lambda at: deviations_from_mode(seen, at)).state
     return _narrowed(form, evaluate(form, mode.u, seen.curvature(mode)))
 
@@ -193,7 +193,8 @@ class RoughForm:
 
     def expand(self, u: Array, smoothing: float | None = None) -> Expansion:
         """The log joint about u; what is kept are the curvatures γ of the sites of each part."""
-        own, gammas = self.form.own, []
+        own = self.form.own
+        gammas: list[Array] = []
         value, gradient = own.log_gaussian(u), own.linear - own.times_quadratic(u)
         for part in self.form.here:
             values, first, second = part.sites.expansion(part.projections.times(u))
