@@ -84,8 +84,10 @@ def learn(
         file_path("checkpoint", checkpoint)
     one_of("hyperparameters", manner, MANNERS)
     chosen = chosen_engine(problem) if engine == "auto" else engine
-    at_points = _for_points(problem, chosen) if engine == "auto" else chosen
+    at_points = chosen
     held, free = _settled(problem.hyperparameters, priors, manner == "fixed")
+    if engine == "auto" and free:
+        at_points = _for_points(problem, chosen)
 
     number, names = itertools.count(), tuple(hyper.name for hyper in free)
 
