@@ -284,9 +284,10 @@ def diagnose(posterior: DiagnosedPosterior, n: int | None = None, random_state: 
         response(draws.own_blocks(), log_weights, posterior.mean, posterior.variance, certainty(model.dim)),
         _divergence(low, log_weights) / model.dim,
     )
-    one_class = posterior.caution is not None and posterior.caution[1].startswith(ONE_CLASS)
-    # the draws are those of a stand-in, the evidence is that of all classes
-    verdict = Verdict(*posterior.caution) if one_class else cautioned(judge(findings), posterior.caution)
+    caution = posterior.caution
+    # of one class the draws are those of a stand-in, and the evidence is that of all classes
+    alone = caution is None or not caution[1].startswith(ONE_CLASS)
+    verdict = cautioned(judge(findings) if alone else Verdict(WORDS[0], ""), caution)
     return _assembled(posterior, own, defended, moments, (low, high), verdict, int(n))
 
 
