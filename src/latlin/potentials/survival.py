@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, gamma
 
+from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.options import float_array
 from latlin.numerics.special import log1mexp
 from latlin.potentials import strip
@@ -25,6 +26,16 @@ from latlin.potentials.ranges import Positive, Range
 from latlin.potentials.sigmoids import Sigmoids
 
 RIGHT, EVENT, LEFT, INTERVAL = 0.0, 1.0, 2.0, 3.0
+
+
+def question_codes(event: ArrayLike) -> None:
+    """Warn where codes may be those of another convention, in which 1 is censored and 2 observed."""
+    if set(np.unique(np.asarray(event)).tolist()) == {EVENT, LEFT}:
+        alert(
+            "event holds 1 (observed) and 2 (the event came earlier), and neither 0 nor 3; where 1 means censored and "
+            "2 observed, as in some tables, give event == 2 instead",
+            MisfitWarning,
+        )
 
 
 class SurvivalTime(Potential):
