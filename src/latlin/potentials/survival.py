@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, gamma
 
 from latlin.numerics.alerts import MisfitWarning, alert
+from latlin.numerics.arrays import visible
 from latlin.numerics.options import float_array
 from latlin.numerics.special import log1mexp
 from latlin.potentials import strip
@@ -60,7 +61,8 @@ class SurvivalTime(Potential):
             refuse("event", codes, inside, "no 3 (interval-censored) unless upper is given")
             ends = np.zeros(())
         else:
-            ends = finite("upper", np.where(np.isfinite(float_array("upper", upper)) | inside, upper, 0.0))
+            given = float_array("upper", visible("upper", upper))
+            ends = finite("upper", np.where(np.isfinite(given) | inside, given, 0.0))
             refuse("upper", ends, inside & (ends <= time), "numbers above time where event is 3 (interval-censored)")
         self._store(time=time, event=codes, shape=positive("shape", shape), upper=ends)
 
