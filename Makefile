@@ -6,6 +6,8 @@ JOBS   ?= 2
 SIZE   ?= small
 OPTIONS ?=
 ENTRY  ?= --list
+# tests that run once more with the threads that users have
+THREADED := tests/numerics/test_threads.py tests/numerics/test_sparse_times.py tests/inference/test_gaussian_kl_ways.py
 
 .PHONY: demo test test-torch test-lowest lint format bench profile reproduce docs build clean
 
@@ -14,6 +16,7 @@ demo: $(VENV)/.core
 
 test: $(VENV)/.dev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(RUN) -m pytest -n $(JOBS) --dist worksteal -q
+	$(RUN) -m pytest -q $(THREADED)
 
 # PyTorch is large: what needs it is tested in a virtual environment of its own
 test-torch: .venv-torch/.dev
@@ -81,6 +84,7 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.bench: pyproject.toml | $(VENV)/bin/python
 	$(RUN) -m pip install --quiet --disable-pip-version-check -e ".[bench]" || \
 	  $(RUN) -m pip install --quiet --disable-pip-version-check -e ".[cli,parquet]"
+	-$(RUN) -m pip install --quiet --disable-pip-version-check gpboost lifelines
 	touch $@
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/bin/python

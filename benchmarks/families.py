@@ -1,9 +1,10 @@
-"""Families of likelihoods against statsmodels and glum: seconds of a fit, and how near the coefficients are.
+"""Families of likelihoods against statsmodels, glum and lifelines: seconds of a fit, and how near the coefficients are.
 
 Every method has the same rows (n × 20, a linear predictor of standard deviation one half). With a flat prior and given
 shapes the mode of our Laplace approximation is the maximum of the likelihood, which is what statsmodels' GLM finds;
 statsmodels' negative binomial and beta models learn their dispersion, and so do ours by evidence there. glum has no
-beta family, and its negative binomial is given the dispersion.
+beta family, and its negative binomial is given the dispersion. Weibull times, some of them censored, stand beside
+lifelines, which has standard errors of its maximum; all learn their shape.
 
 Run alone it prints, for every family, the processor seconds of every method, best of some calls that alternate, and the
 ratios of Laplace and Gaussian KL to statsmodels (asked: at most 1.5 and 3) and to glum.
@@ -51,6 +52,7 @@ from latlin.linear import (
     BayesianPoissonRegression,
     BayesianProbitRegression,
     BayesianSoftmaxRegression,
+    BayesianSurvivalRegression,
 )
 
 Array = np.ndarray
@@ -190,7 +192,39 @@ def tasks(size: str) -> list[Task]:
         if family != "beta":
             peer = partial(trial, family, ROWS[size], "glum")
             found.append(Task(case, "glum", peer, package="glum", role="peer"))
+    case = f"Weibull times, {ROWS[size]} × {FEATURES}"
+    for engine in ("laplace", "gkl"):
+        found.append(Task(case, f"latlin {engine}", partial(times_trial, ROWS[size], engine)))
+    found.append(
+        Task(case, "lifelines", partial(times_trial, ROWS[size], "lifelines"), package="lifelines", role="peer")
+    )
     return found
+
+
+def times_trial(n: int, method: str) -> Trial:
+    """Weibull times of shape 1.5, about a third of them censored; `apart` as in `trial`."""
+    rng = np.random.default_rng(0)
+    X, truth = rng.standard_normal((n, FEATURES)), rng.standard_normal(FEATURES) / (2.0 * np.sqrt(FEATURES))
+    times, ends = np.exp(X @ truth) * rng.weibull(1.5, n), 2.5 * rng.random(n) + 0.1
+    seen, event = np.minimum(times, ends), times <= ends
+    if method == "lifelines":
+        import pandas as pd
+        from lifelines import WeibullAFTFitter
+
+        frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(FEATURES)]).assign(time=seen, event=event)
+
+        def action() -> Array:
+            fitted = WeibullAFTFitter().fit(frame, "time", "event")
+            return fitted.params_["lambda_"][[f"x{i}" for i in range(FEATURES)]].to_numpy()
+    else:
+        model = BayesianSurvivalRegression(
+            "weibull", engine=method, prior_scale=FLAT, standardise=False, hyperparameters="maximise"
+        )
+
+        def action() -> Array:
+            return np.asarray(model.fit(X, seen, event=event).coef_)
+
+    return Trial(action, lambda coef: {"apart": float(np.abs(coef - truth).max())})
 
 
 #: of a set with several classes: rows at most, columns beyond which it has that many principal components, the share of

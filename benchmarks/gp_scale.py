@@ -11,8 +11,8 @@ costs the rows, a Gram matrix and variances per covariance it tries, and slopes:
     python benchmarks/gp_scale.py --real [--sets boston_housing …]
     python benchmarks/gp_scale.py --scaling --rows 10000 30000 100000 300000 1000000 --points 200
 
-`--scaling` fits rows of memory maps, each case in a process of its own whose peak memory is shown, and writes
-`gp_scale.png`.
+`--scaling` fits rows of memory maps, each case in a process of its own whose peak memory is shown, and draws seconds of
+the processor and memory over rows (`--plot`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -40,6 +41,7 @@ KERNEL = ConstantKernel(4.0) * RBF([2.0] * 5)
 BATCH = 1024
 RATES = (0.01, 0.05)
 REAL = ("boston_housing", "concrete_strength", "energy_efficiency", "wine_quality_red", "power_plant")
+RESULTS = Path(__file__).parent / "results"
 #: blocks of the rows
 PARTS = 16
 
@@ -174,7 +176,6 @@ def scaling(rows: list[int], points: int) -> list[tuple[Any, ...]]:
         with TemporaryDirectory() as folder, ProcessPoolExecutor(1, get_context("spawn")) as pool:
             write_rows(n, folder)
             found.append((n, *pool.submit(fit_mapped, folder, points).result()))
-    draw(found, points)
     return found
 
 
@@ -217,16 +218,17 @@ def count_covariances() -> list[int]:
     return tried
 
 
-def draw(found: list[tuple[Any, ...]], points: int) -> None:
-    """Seconds and memory over rows, to `gp_scale.png`."""
+def draw(found: list[tuple[Any, ...]], points: int, path: Path) -> None:
+    """Seconds and memory over rows, as a picture."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.0, 3.0), layout="constrained")
-    for place, column, label in ((1, 1, "seconds"), (2, 3, "peak GiB")):
+    panels = ((2, "seconds of the processor", f"kernel learnt, {points} inducing points"), (3, "peak GiB", "memory"))
+    for place, (column, label, title) in enumerate(panels, 1):
         axes = figure.add_subplot(1, 2, place)
         axes.loglog([row[0] for row in found], [row[column] for row in found], "o-")
-        axes.set(xlabel="rows", ylabel=label, title=f"{points} inducing points" if place == 1 else "")
-    figure.savefig("gp_scale.png", dpi=150)
+        axes.set(xlabel="rows", ylabel=label, title=title)
+    figure.savefig(path, dpi=120)
 
 
 def main() -> None:
@@ -235,11 +237,13 @@ def main() -> None:
     parser.add_argument("--points", type=int, nargs="*", default=[150])
     parser.add_argument("--peers", action="store_true", help="also run GPyTorch, where it is installed")
     parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--rates", type=float, nargs="*", default=list(RATES), help="learning rates of GPyTorch")
     parser.add_argument(
         "--real", action="store_true", help="exact process, inducing points and Vecchia on five real sets"
     )
     parser.add_argument("--sets", nargs="*", default=list(REAL), choices=REAL, help="which of them")
     parser.add_argument("--scaling", action="store_true", help="seconds and memory from 10⁴ to 10⁶ rows, and a plot")
+    parser.add_argument("--plot", type=Path, default=RESULTS / "gp_scaling.png", help="where --scaling draws")
     options = parser.parse_args()
     print(environment("scikit-learn", "gpytorch", "torch"))
     if options.real:
@@ -258,7 +262,9 @@ def main() -> None:
             "covariances per step",
             "held-out log probability",
         )
-        print(table(heads, scaling(options.rows, options.points[0])))
+        lines = scaling(options.rows, options.points[0])
+        print(table(heads, lines))
+        draw(lines, options.points[0], options.plot)
         return
     found: list[tuple[Any, ...]] = []
     for n in options.rows:
@@ -269,7 +275,7 @@ def main() -> None:
             took, processor = time.perf_counter() - began, time.process_time() - processor
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
             found.append((n, points, "latlin", took, processor, of_ours(model), peak))
-            for rate in RATES if options.peers else ():
+            for rate in options.rates if options.peers else ():
                 _, curve = fit_gpytorch(x, y, points, options.epochs, rate)
                 found += [(n, points, f"GPyTorch, rate {rate}, epoch {e + 1}", *at, "–") for e, at in enumerate(curve)]
                 found.append((n, points, f"GPyTorch, rate {rate}, to its final score", *arrival(curve), "–"))

@@ -408,7 +408,10 @@ def crossed(levels: tuple[int, int], n: int) -> sparse.csr_array:
 
 
 def factorisations(repeats: int = 3) -> None:
-    """Processor seconds of our factorisation and of qdldl's, on the same matrices, and what solutions they give."""
+    """Processor seconds of our factorisation and of qdldl's, on the same matrices, and what solutions they give.
+
+    CHOLMOD stands beside them where scikit-sparse is installed.
+    """
     import qdldl
 
     # compiled code is loaded first
@@ -425,7 +428,7 @@ def factorisations(repeats: int = 3) -> None:
         ("band, 200,000", band(200_000)),
     ):
         lines.append([name, matrix.shape[0], *beside_qdldl(matrix, qdldl.Solver, repeats)])
-    names = ("analysis", "qdldl", "factor", "qdldl", "ratio", "solve", "qdldl", "selected inverse", "difference")
+    names = ("analysis", "qdldl", "factor", "qdldl", "CHOLMOD", "solve", "qdldl", "selected inverse", "difference")
     print(environment("numba", "qdldl"))
     print(table(["matrix", "dimension", "entries of L (qdldl)", *names], lines))
 
@@ -448,8 +451,18 @@ def beside_qdldl(matrix: sparse.csr_array, solver_of: Any, repeats: int) -> list
     theirs = least(lambda: found["solver"].update(csc))
     their_solve = least(lambda: found.update(other=found["solver"].solve(b)))
     apart = float(np.abs(found["x"] - found["other"]).max())
-    numbers = (analysed, first - theirs, own, theirs, own / theirs, own_solve, their_solve, inverse)
+    numbers = (analysed, first - theirs, own, theirs, cholmod_seconds(csc, least), own_solve, their_solve, inverse)
     return [found["solver"].factors()[0].nnz, *numbers, f"{apart:.0e}"]
+
+
+def cholmod_seconds(matrix: sparse.csc_matrix, least: Callable[[Callable[[], Any]], float]) -> float:
+    """What CHOLMOD takes for the same factorisation, analysed before; nan where it is not installed."""
+    try:
+        from sksparse.cholmod import analyze
+    except ImportError:
+        return float("nan")
+    analysed = analyze(matrix)
+    return least(lambda: analysed.cholesky(matrix))
 
 
 def draw_scaling(drawn: dict[str, tuple[np.ndarray, np.ndarray, float]], path: Path) -> None:

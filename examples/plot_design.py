@@ -1,5 +1,5 @@
-"""Measuring where the posterior does not know
-===========================================
+"""Measuring where the posterior is uncertain
+==========================================
 
 A sparse signal of 128 values is measured by designed rows and by random ones, by the same engine. Each dot is the
 distance of a posterior mean from the signal.

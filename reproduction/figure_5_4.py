@@ -32,6 +32,8 @@ STEPS = "of fifty rows some are directions that the engine cannot tell apart; bo
 SUSPECTED = "the source suspects its low-rank variances, none off the Krylov space; ours have the mean of what is left"
 #: errors whose ratio is smaller are alike
 ALIKE = 1.1
+#: and slopes whose ratio is smaller
+SLOPES = 2.0
 AGREE = f"alike means within {ALIKE - 1.0:.0%}"
 
 
@@ -49,16 +51,16 @@ def write(folder: str | os.PathLike[str], data: str | os.PathLike[str] | None = 
 
 def _write(kept: Shelf, quick: bool) -> list[Path]:
     found = kept.there()
-    return write_page(
-        kept.folder,
-        "figure_5_4",
-        at_size(claims(found, kept), quick),
-        [_table(found, kept), _sizes(found, kept)],
-        [_figure(found, kept, quick)],
-    )
+    return pages("figure_5_4", found, kept, at_size(claims(found, kept), quick), quick)
 
 
-def _table(found: Found, kept: Shelf) -> Table:
+def pages(stem: str, found: Found, kept: Shelf, said: list[Claim], quick: bool) -> list[Path]:
+    """The page of these runs, with its tables and its figure."""
+    tables = [_table(stem, found, kept), _sizes(f"{stem}_runs", found, kept)]
+    return write_page(kept.folder, stem, said, tables, [_figure(stem, found, kept, quick)])
+
+
+def _table(stem: str, found: Found, kept: Shelf) -> Table:
     rows = []
     for label, runs in found.items():
         shown = np.unique(np.concatenate([own["shown_counts"] for own in runs.values()]))
@@ -67,10 +69,10 @@ def _table(found: Found, kept: Shelf) -> Table:
                 rows.append((label, int(count), f"{mean:.3f} ± {spread:.3f}", int(images)))
     side = kept.plan.side
     title = f"Figure 5.4: distance of the mean from the image, {side}×{side} pixels, mean ± standard error"
-    return Table("figure_5_4", title, ("method", "measurements", "error", "images"), rows)
+    return Table(stem, title, ("method", "measurements", "error", "images"), rows)
 
 
-def _sizes(found: Found, kept: Shelf) -> Table:
+def _sizes(stem: str, found: Found, kept: Shelf) -> Table:
     """How much of the experiment there is."""
     rows = []
     for label in kept.plan.methods:
@@ -78,10 +80,10 @@ def _sizes(found: Found, kept: Shelf) -> Table:
         whole = sum(count >= kept.plan.last for count in reached)
         rows.append((label, f"{whole} of {kept.plan.images}", max(reached, default=0), kept.plan.last))
     title = "How much of the experiment these numbers are from"
-    return Table("figure_5_4_runs", title, ("method", "images finished", "most measurements", "of"), rows)
+    return Table(stem, title, ("method", "images finished", "most measurements", "of"), rows)
 
 
-def _figure(found: Found, kept: Shelf, quick: bool) -> Picture:
+def _figure(stem: str, found: Found, kept: Shelf, quick: bool) -> Picture:
     figure = new_figure("figure 5.4", 5.0, 3.5)
     axes = figure.subplots()
     for label, runs in found.items():
@@ -90,13 +92,20 @@ def _figure(found: Found, kept: Shelf, quick: bool) -> Picture:
     axes.set(xlabel="measurements", ylabel="reconstruction error")
     axes.legend()
     alt = "Reconstruction errors of images against the number of measurements, designed and random"
-    return drawn(figure, kept.folder / "figure_5_4.png", alt, quick)
+    return drawn(figure, kept.folder / f"{stem}.png", alt, quick)
+
+
+def _designing(found: Found, name: str) -> list[str]:
+    """The labels of the designs of an engine."""
+    return [label for label in found if label == name or (label.startswith(name) and label.endswith("a step"))]
 
 
 def longest(found: Found, name: str) -> str:
     """The label of a designing method whose runs reach furthest: three rows per step where they reach as far."""
-    own = [label for label in found if label == name or (label.startswith(name) and label.endswith("a step"))]
-    return max(own, key=lambda label: (max(r["counts"].max() for r in found[label].values()), label == name))
+    return max(
+        _designing(found, name),
+        key=lambda label: (max(r["counts"].max() for r in found[label].values()), label == name),
+    )
 
 
 def at(runs: dict[int, Run], count: float, images: set[int] | None = None, name: str = "errors") -> float:
@@ -106,39 +115,43 @@ def at(runs: dict[int, Run], count: float, images: set[int] | None = None, name:
 
 
 def claims(found: Found, kept: Shelf) -> list[Claim]:
-    """What §5.4 says of the figure, at the sizes that there are."""
-    names = {name: longest(found, name) for name in ("G-KL", "LVB") if any(label.startswith(name) for label in found)}
+    """What §5.4 says of the figure, at the sizes that there are, and seconds beside those of the source."""
+    return [*said_of(found, kept, 400.0), *_seconds(found, kept)]
+
+
+def said_of(found: Found, kept: Shelf, early: float) -> list[Claim]:
+    """What §5.4 says of the figure, with `early` measurements and at the end."""
+    names = {name: longest(found, name) for name in ("G-KL", "LVB") if _designing(found, name)}
     needed = [names.get("G-KL"), names.get("LVB"), "MAP, random rows", "LVB, random rows"]
     if any(label not in found for label in needed):
-        return _seconds(found, kept)
+        return []
     images = set.intersection(*(set(found[label]) for label in needed))  # type: ignore[index]
     last = min(max(found[label][i]["counts"].max() for i in images) for label in needed)  # type: ignore[index]
     errors = {label: at(found[label], last, images) for label in needed}  # type: ignore[index]
     ours = f"{', '.join(f'{label} {error:.2f}' for label, error in errors.items())} at {last:.0f} ({_counted(images)})"
     gkl, lvb, mode, random = errors.values()
     most = f"{kept.plan.images} (document: 16)" if kept.plan.images != 16 else "16"
-    said = [
+    return [
         Claim("images", "16", f"{len(images)} of {most}", None if len(images) < 16 else True, FEWER),
         Claim("designs at the end", "below random rows", ours, min(gkl, lvb) < min(mode, random)),
         Claim("LVB at the end", "overtaken by MAP with random rows", ours, lvb > mode, f"{SUSPECTED}; {TESTED}"),
-        _alike(found, names, images),
+        _alike(found, names, images, early),
         _slopes(found, names, images, last),
         *_step(found),
         *_full(found),
     ]
-    return [*said, *_seconds(found, kept)]
 
 
-def _alike(found: Found, names: dict[str, str], images: set[int]) -> Claim:
-    """At 400 measurements, with three rows per step where both designs have reached that."""
-    fine = all(any(own["counts"].max() >= 400 for own in found.get(name, {}).values()) for name in names)
+def _alike(found: Found, names: dict[str, str], images: set[int], early: float) -> Claim:
+    """Early on, with three rows per step where both designs have reached that."""
+    fine = all(any(own["counts"].max() >= early for own in found.get(name, {}).values()) for name in names)
     labels = list(names) if fine else list(names.values())
     shared = set.intersection(images, *(set(found[label]) for label in labels))
-    first, second = (at(found[label], 400.0, shared) for label in labels)
+    first, second = (at(found[label], early, shared) for label in labels)
     spread = max(first, second) / min(first, second)
     ours, said = f"{first:.2f} and {second:.2f}, within {spread - 1.0:.0%}", " and ".join(labels)
     why = f"{AGREE}; the table has both steps and the full covariance"
-    return Claim(f"{said} at 400 measurements", "similar", ours, spread < ALIKE, why)
+    return Claim(f"{said} at {early:.0f} measurements", "similar", ours, spread < ALIKE, why)
 
 
 def _slopes(found: Found, names: dict[str, str], images: set[int], last: float) -> Claim:
@@ -149,8 +162,15 @@ def _slopes(found: Found, names: dict[str, str], images: set[int], last: float) 
         for label in (names["G-KL"], "MAP, random rows")
     )
     ours = f"{gkl:.2f} and {mode:.2f} lost from {middle:.0f} to {last:.0f}"
-    why = "designs gain to the end here; the run of LVB with random rows has the slope of the mode"
-    return Claim("G-KL and MAP with random rows towards the end", "similar slopes", ours, 0.5 < gkl / mode < 2.0, why)
+    gains = "designs gain to the end here; the run of LVB with random rows has the slope of the mode"
+    why = f"similar means within a factor of {SLOPES:g}; {gains}"
+    return Claim(
+        "G-KL and MAP with random rows towards the end",
+        "similar slopes",
+        ours,
+        gkl / mode < SLOPES and mode / gkl < SLOPES,
+        why,
+    )
 
 
 def _counted(images: set[int]) -> str:
@@ -195,7 +215,7 @@ def _full(found: Found) -> list[Claim]:
 def _seconds(found: Found, kept: Shelf) -> list[Claim]:
     said = []
     for what, (name, count, theirs) in SECONDS.items():
-        if not any(label.startswith(name) for label in found):
+        if not _designing(found, name):
             continue
         runs = found[longest(found, name)]
         used = {i: run for i, run in runs.items() if len(run["counts"])}

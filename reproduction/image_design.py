@@ -75,6 +75,16 @@ FULL = Plan(
         "G-KL, full": Method(GaussianKL(tol=0.1), True, FINE, slack=1.0),
     },
 )
+#: a quarter of the pixels and of the measurements: all images, three rows per step, to the end
+SMALL = Plan(
+    *(32, 25, 500, 75, 16),
+    methods={
+        "MAP, random rows": Method(MAP(tol=1e-3), False, FINE),
+        "LVB, random rows": Method(LANCZOS, False, FINE),
+        "G-KL": Method(GaussianKL(tol=0.1), True, FINE, slack=1.0),
+        "LVB": Method(LANCZOS, True, FINE),
+    },
+)
 QUICK = Plan(
     *(32, 50, 100, 25, 1),
     methods={
@@ -208,7 +218,8 @@ class Shelf(NamedTuple):
 def shelf(target: Path, plan: Plan, data: str | os.PathLike[str] | None, quick: bool) -> Shelf:
     """The images and the runs that belong to them; `data` names the folder with the images."""
     path = data_file(target, data, "images_64.npz")
-    tag = f"{'quick' if quick else 'full'}_{'made' if path is None else 'read'}"
+    size = "quick" if quick else "full" if plan.side == FULL.side else f"{plan.side}"
+    tag = f"{size}_{'made' if path is None else 'read'}"
     return Shelf(target, plan, load_images(path, plan), tag)
 
 

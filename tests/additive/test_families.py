@@ -203,14 +203,25 @@ def test_the_summary_names_what_coefficients_change():
         "visits": rng.poisson(np.exp(x)),
         "ill": np.where(x + rng.logistic(size=40) > 0, "yes", "no"),
         "y": x,
+        "seen": (x > 0).astype(int) ^ (np.arange(40) % 4 == 0),
+        "n": np.full(40, 100),
     }
     said = {
         family: repr(AdditiveModel(f"{y} ~ x", family, hyperparameters="fixed").fit(frame).summary()).splitlines()[0]
-        for family, y in (("poisson", "visits"), ("bernoulli", "ill"), ("probit", "ill"), ("gaussian", "y"))
+        for family, y in (
+            ("poisson", "visits"),
+            ("bernoulli", "ill"),
+            ("probit", "ill"),
+            ("gaussian", "y"),
+            ("logistic", "seen"),
+            ("binomial", "visits | trials(n)"),
+        )
     }
     assert "the log of the expected value" in said["poisson"]
     assert "the log odds of ill = yes (exp(coefficient) multiplies the odds)" in said["bernoulli"]
     assert "the probit of the probability of ill = yes" in said["probit"]
+    assert "the log odds of seen = 1 (" in said["logistic"]
+    assert "the log odds (" in said["binomial"]
     assert "coefficients" not in said["gaussian"]
 
 

@@ -194,3 +194,10 @@ def test_one_message_names_all_missing_and_odd_cells():
         AdditiveModel("y ~ x + (1 | g)").fit(frame)
     # a column whose name is that of a function is not named by it
     AdditiveModel("y ~ s(t)", hyperparameters="fixed").fit(frame.assign(t=np.arange(40.0)))
+
+
+def test_functions_may_have_numpys_name_before_them():
+    read = read_formula("np.log(y) ~ np.log(x + 1) + numpy.sqrt(z) + (1 | g) + offset(np.log(days))")
+    assert read == read_formula("log(y) ~ log(x + 1) + sqrt(z) + (1 | g) + offset(log(days))")
+    with pytest.raises(ValueError, match="'load' in"):
+        AdditiveModel("y ~ np.load(x)").fit({"y": [1.0, 2.0], "x": [1.0, 2.0]})

@@ -328,6 +328,25 @@ def test_variance_components_add_up():
 
 
 @pytest.mark.parametrize(
+    ("family", "numbers", "variance"),
+    [
+        ("negative-binomial", {"dispersion": 0.5}, lambda mean: np.log(1.0 + 1.0 / mean + 0.5)),
+        ("gamma", {"shape": 4.0}, lambda mean: np.log(1.25)),
+        ("log-normal", {"sigma": 0.3}, lambda mean: 0.09),
+        ("student-t", {"sigma": 2.0, "df": 6.0}, lambda mean: 6.0),
+        ("cauchy", {"sigma": 2.0}, lambda mean: (2.0 / 0.6744897501960817) ** 2),
+    ],
+)
+def test_variance_of_noise_has_all_that_the_family_adds(family, numbers, variance):
+    y, g = np.array([1.0, 2.0, 3.0, 2.0, 5.0, 4.0]), list("aabbcc")
+    model = AdditiveModel("y ~ (1 | g)", family, engine="laplace", priors={"sd(g)": 0.6, **numbers})
+    found = model.fit({"y": y, "g": g}).variance_components()
+    noise = variance(y.mean())
+    assert found["var(residual)"]["mean"] == pytest.approx(noise, rel=1e-6)
+    assert model.intraclass_correlation() == pytest.approx(0.36 / (0.36 + noise), rel=1e-6)
+
+
+@pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"formula": "y ~ x", "family": "unknown"}, "family must be one of"),

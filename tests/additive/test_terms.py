@@ -6,7 +6,7 @@ from scipy import linalg, sparse
 from scipy.spatial import Delaunay
 
 from latlin.additive import AR1, BYM2, Besag, Fixed, Group, Lattice, Map, RandomWalk, Seasonal, Smooth, Spline
-from latlin.additive.places import indicator, side_by_side
+from latlin.additive.places import Splines, indicator, side_by_side
 from latlin.additive.term import Surroundings
 
 RING = {k: [(k - 1) % 7, (k + 1) % 7] for k in range(7)}
@@ -209,10 +209,10 @@ def test_a_map_on_a_fine_mesh_has_its_sd_and_range():
 
 
 def test_large_fields_are_scaled_as_small_ones(monkeypatch):
-    from latlin.additive import structure
+    from latlin.additive import intrinsic
 
     small = RandomWalk("t", 2).prepare({"t": np.arange(40)}, Surroundings()).structure
-    monkeypatch.setattr(structure, "DENSE", 10)
+    monkeypatch.setattr(intrinsic, "DENSE", 10)
     large = RandomWalk("t", 2).prepare({"t": np.arange(40)}, Surroundings()).structure
     assert large.factor == pytest.approx(small.factor, rel=1e-8)
     assert large.log_determinant == pytest.approx(small.log_determinant, rel=1e-8)
@@ -258,3 +258,11 @@ def test_columns_are_standardised_alike_whether_one_has_zeros_or_not():
         part = Fixed("x", "z").prepare({"x": x, "z": z}, Surroundings())
         found = part.rows({"x": x, "z": z}, {}).design.toarray()
         np.testing.assert_allclose(found[:, 1:], np.stack([(v - v.mean()) / v.std() for v in (x, z)], axis=1))
+
+
+def test_last_knot_is_the_largest_place_whatever_rounding_does():
+    for seed in range(50):
+        low, high = np.sort(np.random.default_rng(seed).uniform(0.0, 1.0, 2))
+        for count in (8, 20):
+            weights = Splines("x", low, high, count).weights(np.array([low, high]))
+            assert np.allclose(weights.sum(axis=1), 1.0)

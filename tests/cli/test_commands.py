@@ -18,6 +18,7 @@ pytest.importorskip("typer")
 from typer.testing import CliRunner  # noqa: E402
 
 from latlin.cli import app as app_module  # noqa: E402
+from latlin.cli import compare as compare_module  # noqa: E402
 from latlin.cli import explore as explore_module  # noqa: E402
 from latlin.cli import fit as fit_module  # noqa: E402
 from latlin.cli import formula as formula_module  # noqa: E402
@@ -312,6 +313,22 @@ def test_compare_by_group_and_by_time(folder, frame, tmp_path):
         assert "tie" in result.stdout
     wrong = run("compare", tmp_path / "d.csv", "-t", "outcome", *words, "--group", "team")
     assert_told(wrong, "the table has no column 'team'")
+
+
+def test_compare_says_which_evidences_are_of_another_kind(folder, monkeypatch):
+    words = ("--family", "linear,robust", "--engine", "gkl", "--missing", "mean", "-q")
+    estimators = {"linear": "integrate", "robust": "maximise"}
+    made = compare_module.make_estimator
+
+    def make(target, *options):
+        return made(target, *options).set_params(hyperparameters=estimators[target.family])
+
+    monkeypatch.setattr(compare_module, "make_estimator", make)
+    result = run("compare", folder / "weight.csv", "-t", "weight", *words, "--folds", 2)
+    assert result.exit_code == 0, result.output
+    assert "Log evidences of robust by gkl are those of the most probable scales" in result.stdout.replace("\n", " ")
+    result = run("compare", folder / "weight.csv", "-t", "weight", *words, "--folds", 0)
+    assert "most probable scales" not in result.stdout
 
 
 def test_compare_notes_what_does_not_apply(folder, tmp_path):

@@ -45,17 +45,23 @@ def data(tmp_path_factory):
     ("target", "options", "model"),
     [
         ("visits", ("--family", "negative-binomial", "--exposure", "years"), "BayesianCountRegression"),
-        ("cost", ("--family", "gamma"), "BayesianGammaRegression"),
-        ("share", ("--family", "beta"), "BayesianBetaRegression"),
-        ("wins", ("--family", "binomial", "--trials", "games"), "BayesianBinomialRegression"),
-        ("weeks", ("--family", "weibull", "--event", "seen"), "BayesianSurvivalRegression"),
+        ("cost", (), "BayesianGammaRegression"),
+        ("share", (), "BayesianBetaRegression"),
+        ("wins", ("--trials", "games"), "BayesianBinomialRegression"),
+        ("weeks", ("--event", "seen"), "BayesianSurvivalRegression"),
     ],
 )
 def test_a_family_fits_predicts_and_reports(data, tmp_path, target, options, model):
+    """Named or, where there is something to choose, chosen, which is said."""
     path, table = tmp_path / "m.latlin", data / f"{target}.csv"
     result = run("fit", table, "-t", target, *options, "--folds", 2, "--prior-scale", 1.0, "--out", path, "-q")
     assert result.exit_code == 0, result.output
-    loaded = load_model(path)
+    loaded, said = load_model(path), " ".join(result.output.split())
+    if "--family" not in options:
+        names = {"cost": "gamma", "share": "beta", "wins": "binomial", "weeks": "weibull"}
+        assert loaded.target.family == names[target]
+        assert f"Family {names[target]} was chosen by its log evidence: {names[target]} " in said
+        assert f"Mean log probability per held-out row: {names[target]} " in said
     assert type(loaded.estimator).__name__ == model
     assert loaded.facts.features == 2
     assert loaded.facts.assessment.pit
@@ -108,6 +114,10 @@ def test_all_classes_together_fit_predict_and_report(tmp_path, family):
     path, words = tmp_path / "m.latlin", ("-t", "kind", "--family", family, "--prior-scale", 1.0, "--folds", 2, "-q")
     result = run("fit", tmp_path / "t.csv", *words, "--out", path)
     assert result.exit_code == 0, result.output
+    # one evidence, no verdict by draws of one class, nothing on residuals of what stands for the likelihood
+    assert result.output.count("Log evidence") == 1
+    assert "Approximation: not checked" in result.output
+    assert "robust" not in result.output
     predicted = run("predict", path, tmp_path / "t.csv")
     assert predicted.exit_code == 0, predicted.output
     found = pandas.read_csv(io.StringIO(predicted.stdout))
@@ -167,6 +177,18 @@ def test_the_family_of_counts_is_chosen_and_the_choice_is_said(data, tmp_path):
     assert said.count("was chosen by its log evidence") == 1
     assert "Mean log probability per held-out row: negative-binomial" in said
     assert load_model(tmp_path / "m.latlin").target.family == "negative-binomial"
+
+
+@pytest.mark.parametrize(("shift", "options"), [(0.0, ()), (50.0, ()), (9.0, ("--engine", "gkl"))])
+def test_numbers_of_even_spread_are_linear_positive_or_not(tmp_path, shift, options):
+    x, noise = np.random.default_rng(0).standard_normal((2, 80))
+    pandas.DataFrame({"x": x, "y": shift + x + noise}).to_csv(tmp_path / "t.csv", index=False)
+    words = ("-t", "y", "--folds", 0, "--prior-scale", 1.0, "-q", "--out", tmp_path / "m.latlin", *options)
+    result = run("fit", tmp_path / "t.csv", *words)
+    assert result.exit_code == 0, result.output
+    assert load_model(tmp_path / "m.latlin").target.family == "linear"
+    why = "linear was chosen by its log evidence" if shift == 50.0 else "linear, because 'y' holds measured numbers"
+    assert f"Family {why}" in " ".join(result.output.split())
 
 
 def test_poisson_counts_that_vary_more_are_told(data, tmp_path):

@@ -10,7 +10,7 @@ pytest.importorskip("typer")
 from typer.testing import CliRunner  # noqa: E402
 
 from latlin.cli.app import app  # noqa: E402
-from latlin.cli.formula_table import with_writable_names  # noqa: E402
+from latlin.cli.formula import with_writable_names  # noqa: E402
 
 
 def run(*words):
@@ -124,9 +124,27 @@ def test_names_with_blanks_and_signs_can_be_written():
     frame = pandas.DataFrame({"pain before": [1.0], "a-b": [2.0], "y": [3.0]})
     found, formulas = with_writable_names(frame, ["y ~ pain before + (1 | `a-b`)", "y ~ a-b"])
     assert list(found.columns) == ["pain_before", "a_b", "y"]
-    assert formulas == ["y ~ pain_before + (1 | a_b)", "y ~ a-b"]
+    assert formulas == ["y ~ pain_before + (1 | a_b)", "y ~ a_b"]
+    both = frame.assign(a=4.0)
+    assert with_writable_names(both, ["y ~ a-b", "y ~ `a-b`"])[1] == ["y ~ a-b", "y ~ a_b"]
     taken = frame.assign(pain_before=0.0)
     assert list(with_writable_names(taken, [])[0].columns) == ["pain before", "a_b", "y", "pain_before"]
+
+
+def test_awkward_columns_are_named_as_in_the_file_and_prices_are_no_levels(folder):
+    frame = pandas.read_csv(folder / "data.csv").rename(columns={"x": "rain (mm)"})
+    frame["cost"] = [f"${1000 + 7 * k:,}" for k in range(len(frame))]
+    frame.loc[3, "rain (mm)"] = np.nan
+    frame.to_csv(folder / "awkward.csv", index=False)
+    words = ("fit", folder / "awkward.csv", "--out", folder / "awkward.latlin", "--formula")
+    refused = run(*words, "y ~ rain (mm) + cost + (1 | clinic)")
+    assert refused.exit_code == 1
+    assert "column 'cost' holds 90 different texts in 90 rows, too many for a coefficient each" in refused.stderr
+    assert "--numbers 'cost'" in refused.stderr
+    assert "1 in 'rain (mm)'" in refused.stderr
+    made = run(*words, "y ~ rain (mm) + cost + (1 | clinic)", "--numbers", "cost", "--missing", "drop")
+    assert made.exit_code == 0, made.stderr
+    assert "rain_mm" in made.output
 
 
 def test_gaps_of_the_columns_of_a_formula(folder):

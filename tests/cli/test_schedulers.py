@@ -13,7 +13,7 @@ pytest.importorskip("dask.dataframe", reason="Dask is not installed")
 distributed = pytest.importorskip("distributed", reason="Dask's distributed scheduler is not installed")
 from typer.testing import CliRunner  # noqa: E402
 
-from latlin.cli import schedulers  # noqa: E402
+from latlin.cli import options  # noqa: E402
 from latlin.cli.app import app  # noqa: E402
 from latlin.cli.models import load_model  # noqa: E402
 
@@ -63,7 +63,7 @@ def nobody():
 
 
 def test_nobody_there_is_one_sentence(pattern, nobody, monkeypatch):
-    monkeypatch.setattr(schedulers, "PATIENCE", 0.5)
+    monkeypatch.setattr(options, "PATIENCE", 0.5)
     result = fit(pattern, nobody)
     assert result.exit_code == 1
     assert f"no scheduler answers at {nobody}" in result.stderr

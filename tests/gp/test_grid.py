@@ -53,6 +53,17 @@ def test_parameters_are_learnt_and_kept(tmp_path):
     assert again.log_evidence_ == other.log_evidence_
 
 
+def test_a_smooth_process_on_a_grid_can_be_diagnosed():
+    """Most eigenvalues of its kernel matrix are nothing but rounding."""
+    across, down = np.meshgrid(np.linspace(0, 3, 12), np.linspace(0, 2, 10))
+    X = np.column_stack([across.ravel(), down.ravel()])
+    y = np.sin(X[:, 0]) * X[:, 1] + 0.1 * np.random.default_rng(0).standard_normal(len(X))
+    fitted = GaussianProcessRegressor(RBF([4.0, 4.0]), approximation="grid", hyperparameters="fixed").fit(X, y)
+    found = fitted.posterior_.diagnose(random_state=0)
+    assert found.verdict == "accurate"
+    assert found.log_evidence == pytest.approx(fitted.log_evidence_, abs=1e-3)
+
+
 def test_the_covariance_answers_as_a_matrix():
     rng = np.random.default_rng(1)
     vectors = tuple(np.linalg.qr(rng.standard_normal((n, n)))[0] for n in (3, 2))

@@ -2,14 +2,21 @@
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import multivariate_normal, norm
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 import latlin
 from gp_problems import inputs, targets
 from latlin import engines, potentials
 from latlin.distributed.blocks import LocalBlocks
-from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor, Inducing, inducing, inducing_model
+from latlin.gp import (
+    GaussianProcessClassifier,
+    GaussianProcessRegressor,
+    Inducing,
+    alternation,
+    inducing,
+    inducing_model,
+)
 from latlin.gp.alternation import alternate
 from latlin.gp.inducing import place_inputs
 from latlin.gp.inducing_gradient import gradient_of
@@ -80,6 +87,18 @@ def test_bounds_rise_with_nested_points_and_stay_below_the_exact_one(name):
     exact = latlin.gp.Dense().prepare(setting, X, y, fitter.engine, np.random.default_rng(0)).fit(setting)
     assert bounds[-1] == pytest.approx(exact.posterior.log_evidence, abs=1e-5)
     assert bounds[-2] < exact.posterior.log_evidence
+
+
+def test_the_bound_of_gaussian_noise_is_that_of_titsias():
+    """log N(y | μ, Q + σ²I) − Σ v_n/2σ², Q = K_fu K_uu⁻¹ K_uf and v the diagonal of K − Q (Titsias, 2009, eq. 9)."""
+    X = np.random.default_rng(0).uniform(-2, 2, (60, 2))
+    y, Z = observed("gaussian", X), X[:9] + 0.05
+    setting, fitter = fitter_of("gaussian", X, y, Z)
+    K, C, U = (1.3**2 * each for each in (ROUGH(X), ROUGH(X, Z), ROUGH(Z)))
+    Q = C @ np.linalg.solve(U, C.T)
+    fit = multivariate_normal(np.full(60, 0.2), Q + 0.3**2 * np.eye(60)).logpdf(y)
+    expected = fit - np.trace(K - Q) / (2.0 * 0.3**2)
+    assert fitter.fit(setting).posterior.log_evidence == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", list(NOISES))
@@ -222,6 +241,26 @@ def test_what_the_bound_may_gain_yet_is_not_less_than_what_it_gains(name):
         assert ended[0].n_iter == 1 < ended[-1].n_iter
 
 
+@pytest.mark.parametrize("name", ["logit", "poisson"])
+def test_a_start_from_a_tenth_of_the_rows_needs_one_covariance_of_all(name, monkeypatch):
+    """The mean is brought near that of all rows first, so that their first covariance is within the gap."""
+    monkeypatch.setattr(alternation, "PROBES", 5)
+    X = np.random.default_rng(0).uniform(-2, 2, (4000, 2))
+    y = observed(name, X)
+    setting, fitter = fitter_of(name, X[:400], y[:400], X[:12])
+    some = fitter.fit(setting).posterior
+    _, rest = fitter_of(name, X, y, X[:12])
+    whole = rest.fit(setting).posterior
+    ten = cholesky(np.eye(12) + 10.0 * (np.linalg.inv(some.covariance()) - np.eye(12)))
+    found = alternate(whole.model, some.mean, ten, 0.0, 0.03)
+    assert found.n_iter == 1
+    assert -1e-9 < whole.log_evidence - found.log_evidence < 0.03
+    # a start that says too little in some directions is enough too
+    flat = cholesky(np.diag(np.where(np.arange(12) % 3, 1.0, 1e3)))
+    found = alternate(whole.model, np.zeros(12), flat, 0.0, 0.03)
+    assert -1e-9 < whole.log_evidence - found.log_evidence < 0.03
+
+
 def test_too_small_a_curvature_is_noticed():
     X = np.random.default_rng(0).uniform(-2, 2, (400, 2))
     setting, fitter = fitter_of("logit", X, observed("logit", X), X[:12])
@@ -259,6 +298,7 @@ def test_auto_says_what_it_took():
     assert np.abs(model.predict(X[:50]) - np.sin(X[:50, 0])).max() < 0.1
     small = GaussianProcessRegressor(optimizer=None).fit(X[:50], y[:50])
     assert small.approximation_.name == "exact"
+    assert "approximation 'exact', as 50 rows are not more than 2000" in small.message_
 
 
 def test_points_stop_growing_where_they_gain_little():

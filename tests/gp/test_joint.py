@@ -52,6 +52,9 @@ def test_the_evidence_is_a_lower_bound_and_predictions_are_near(link) -> None:
     np.testing.assert_allclose(model.predict_proba([[1.2]])[0], share, atol=0.03)
     assert len(model.posteriors_) == 3
     assert model.predict_latent([[1.2]]).shape == (1, 3)
+    found = model.posteriors_[0].diagnose()
+    assert (found.verdict, found.n) == ("rough", 0)
+    assert "one class of a joint fit" in found.reason
 
 
 @pytest.mark.parametrize("link", LINKS)

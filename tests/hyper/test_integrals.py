@@ -7,7 +7,7 @@ import pytest
 from scipy.special import betaln, digamma, gammaln, polygamma
 
 from latlin.hyper import Evaluation, Hyperparameter, Space, integrate, maximise
-from latlin.hyper.axes import Axes, axes_at
+from latlin.hyper.marginals import Axes, axes_at
 from latlin.hyper.optimum import find_optimum, hessian_at
 from latlin.hyper.rules import _telling
 from latlin.hyper.space import Objective

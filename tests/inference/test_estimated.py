@@ -8,7 +8,7 @@ from scipy import sparse
 
 from latlin import Constraint, GaussianFactor, LatentLinearModel, Posterior, SiteFactor, infer, potentials
 from latlin.additive import AdditiveModel
-from latlin.densities.probed_precision import ProbedPrecisionCovariance
+from latlin.densities.sparse_precision import ProbedPrecisionCovariance
 from latlin.engines import GaussianKL, Laplace
 from latlin.inference.evidence.gradient import evidence_gradient, precision_slope
 from latlin.inference.forms import sparse as sparse_forms

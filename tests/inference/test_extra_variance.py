@@ -47,6 +47,17 @@ def test_sites_are_expectations_of_the_potential():
     np.testing.assert_array_equal(sites.part(slice(1, 3)).extra, V[1:3])
 
 
+def test_draws_far_out_have_no_density_instead_of_an_error():
+    """A diagnosis draws from wide proposals, where a Poisson rate may be too large for a number."""
+    from latlin.inference.forms.sites import Sites
+
+    sites = Sites.of(model_of(potentials.Poisson([1, 0, 3, 2]), weight=[1.0, 2.0, 0.5, 1.0]))
+    x = np.array([[0.4, -1.0, 2.0, 0.0], [0.1, 900.0, 0.0, 0.2], [0.0, 0.3, 0.1, 0.2]])
+    found = sites.log_density_sums(x)
+    assert found[1] == -np.inf
+    np.testing.assert_allclose(found[[0, 2]], sites.log_density(x[[0, 2]]).sum(axis=1), rtol=1e-14)
+
+
 def test_gaussian_kl_is_below_the_brute_force_evidence_and_near():
     """∫ N(w) ∏ exp⟨log φ⟩ dw on a grid."""
     model = model_of(potentials.Logit(LABELS))

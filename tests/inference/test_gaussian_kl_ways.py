@@ -13,11 +13,12 @@ from latlin.distributed.blocks import LocalBlocks
 from latlin.inference import engine as engine_room
 from latlin.inference.blocks import BlockModel, Observed
 from latlin.inference.evidence.gradient import evidence_gradient
-from latlin.inference.forms.sums import sum_form
+from latlin.inference.forms.sums import BROAD, sum_form
 from latlin.inference.gaussian_kl import sums
 from latlin.inference.gaussian_kl.full import TALL, BySites, BySumsFirst, choose_algorithm
 from latlin.inference.gaussian_kl.sums import SumPlace
 from latlin.numerics.ascent import Checkpoint
+from latlin.numerics.linalg import cholesky
 
 D = 3
 N = TALL * D
@@ -107,6 +108,46 @@ def test_stand_ins_come_in_the_order_of_the_factors():
     same(sums, sites, 1e-7)
     assert len(sums.sites.gamma) == N + D
     assert sums.sites.gamma == pytest.approx(sites.sites.gamma, rel=1e-6)
+
+
+def broad(family="logit"):
+    """Coordinates enough that means are moved under one covariance."""
+    random = np.random.default_rng(3)
+    h = random.standard_normal((TALL * BROAD, BROAD)) / np.sqrt(BROAD)
+    eta = h @ random.standard_normal(BROAD)
+    y = random.poisson(np.exp(eta)) if family == "poisson" else eta + random.logistic(size=len(eta)) > 0.0
+    return LatentLinearModel([GaussianFactor(0.1, 2.0, dim=BROAD), SiteFactor(h, FAMILIES[family](y))])
+
+
+@pytest.mark.parametrize("family", ["logit", "poisson"])
+def test_both_ways_end_at_one_posterior_in_many_dimensions(family):
+    sites, sums = infer(broad(family), SITES), infer(broad(family), SUMS)
+    assert sums.converged
+    assert sums.n_iter <= 6
+    same(sums, sites, 1e-7)
+    assert sums.sites.gamma == pytest.approx(sites.sites.gamma, rel=1e-6)
+    assert sums.sites.nu == pytest.approx(sites.sites.nu, rel=1e-6, abs=1e-7)
+
+
+def test_a_mean_is_moved_to_where_the_bound_is_flat_in_it():
+    form = sum_form(broad())
+    m, precision = np.full(BROAD, 0.1), np.asfortranarray(20.0 * np.eye(BROAD))
+    stayed, moved = (sums.evaluate(form, m, precision, moving=moving) for moving in (False, True))
+    assert stayed.place.m == pytest.approx(m)
+    assert moved.bound > stayed.bound + 0.1
+    assert np.abs(moved.place.slope).max() < 0.1 * np.abs(stayed.place.slope).max()
+    again = sums.evaluate(form, moved.place.m, precision, moving=False)
+    assert again.bound == pytest.approx(moved.bound, rel=1e-12)
+    assert again.place.precision_hat == pytest.approx(moved.place.precision_hat, rel=1e-12)
+
+
+def test_stand_ins_are_those_of_the_gaussian_that_is_asked_for():
+    form, precision = sum_form(broad()), np.asfortranarray(20.0 * np.eye(BROAD))
+    place, factor = sums.evaluate(form, np.zeros(BROAD), precision).place, cholesky(precision).factor
+    known, other = form.stand_ins(place.m, factor), form.stand_ins(place.m + 1.0, factor)
+    assert not np.allclose(other.gamma, known.gamma, rtol=1e-3)
+    form.known.clear()
+    assert form.stand_ins(place.m, factor).gamma == pytest.approx(known.gamma, rel=1e-12)
 
 
 def test_a_hard_fit_falls_back_on_sites():

@@ -133,3 +133,15 @@ def test_a_search_that_stops_early_says_so(monkeypatch):
     monkeypatch.setattr("latlin.hyper.optimum.MOST", 2)
     with pytest.warns(ConvergenceWarning, match="in prior_scale; give some of them a value"):
         BayesianLogisticRegression(engine="laplace").fit(X, Y["labels"])
+
+
+@pytest.mark.parametrize(
+    ("model", "response"), [(RobustRegression("cauchy"), "outliers"), (BayesianOrdinalRegression(), "three")]
+)
+def test_affine_kl_learns_scales_in_every_family(model, response):
+    """The curvature of held fits moves an affine density with its prior."""
+    engine = AffineKL(base="skew-normal", tol=1e-3)
+    fits = [clone(model).set_params(engine=e, hyperparameters="maximise") for e in (engine, "gkl")]
+    affine, gaussian = (fit.fit(X[:12, :1], Y[response][:12]) for fit in fits)
+    assert affine.posterior_.engine == "ai-kl"
+    assert gaussian.log_evidence_ - 1e-3 < affine.log_evidence_ < gaussian.log_evidence_ + 1.0

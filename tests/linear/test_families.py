@@ -215,6 +215,21 @@ def test_the_evidence_chooses_the_family_and_says_why():
     )
 
 
+def test_zeros_that_a_dispersion_could_explain_get_a_family_of_their_own():
+    draws = np.random.default_rng(1)
+    x = draws.standard_normal((150, 1))
+    mean = np.exp(1.5 + 0.5 * x[:, 0])
+    options = {"engine": "laplace", "prior_scale": 1.0, "hyperparameters": "maximise"}
+    with_zeros = BayesianCountRegression(**options).fit(x, draws.poisson(mean) * (draws.random(150) < 0.6))
+    assert with_zeros.family_ == "zero-inflated-poisson"
+    assert "negative-binomial" in with_zeros.choice_
+    varied = BayesianCountRegression(**options).fit(x, draws.poisson(mean * draws.gamma(1.0, 1.0, 150)))
+    assert varied.family_ == "negative-binomial"
+    even = BayesianCountRegression(**options).fit(x, draws.poisson(mean))
+    assert even.family_ == "poisson"
+    assert "zero-inflated" not in even.choice_
+
+
 def test_censored_times_count_as_what_is_known_of_them():
     """A flat prior and one feature less: the rate of exponential times is events over total time."""
     time, event = Y["times"].T

@@ -58,6 +58,9 @@ def test_collapsed_relevances_are_named():
     collapsed = BayesianLinearRegression(hyperparameters="maximise", priors=Flat()).fit(X, y)
     assert [check.name for check in collapsed.checks_.failed] == ["hyperparameters"]
     assert "prior_scale runs to the lower end" in str(collapsed.checks_).replace("Prior", "prior")
+    each = str(BayesianLinearRegression(ard=True, hyperparameters="maximise", priors=Flat()).fit(X, y).checks_).lower()
+    assert "prior_scale of 'dose' runs to the lower end" in each
+    assert "prior_scale[" not in each
     assert BayesianLinearRegression(prior_scale=1.0).fit(X, y).checks_.verdict == "fits"
 
 

@@ -193,3 +193,16 @@ def test_the_prior_scale_is_averaged_over() -> None:
     assert np.all((low < chances) & (chances < high))
     # the differences between classes have one prior scale
     assert model.posterior_[0].density.weights.tolist() == model.posterior_[2].density.weights.tolist()
+
+
+@pytest.mark.parametrize("model", [BayesianSoftmaxRegression(), BayesianMultinomialProbitRegression()])
+def test_what_stands_for_the_likelihood_is_not_judged(model):
+    """Scales learnt, some labels far from where they should be: no word on residuals, no verdict by draws."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((90, 2))
+    y = np.digitize(X[:, 0] + 0.3 * X[:, 1], [-0.5, 0.5])
+    y[:5] = 2 - y[:5]
+    model.fit(X, y)
+    assert all(check.passed for check in model.checks_.checks)
+    found = model.posterior_[0].diagnose(400, random_state=0)
+    assert (found.verdict, found.reason[:32]) == ("rough", "this is one class of a joint fit")

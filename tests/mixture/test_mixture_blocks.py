@@ -9,7 +9,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from latlin.distributed.blocks import Block, LocalBlocks
 from latlin.mixture import BayesianGaussianMixture, priors
-from latlin.mixture.block_rows import read_rows
+from latlin.mixture.model import read_rows
 from latlin.numerics.alerts import ConvergenceWarning
 
 COVARIANCES = ["fixed", "spherical", "diagonal", "full", "tied"]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from latlin.numerics.linalg import cholesky, gram, log_det, solve_upper, symmetrise, whitened_squares
+from latlin.numerics.linalg import cholesky, gram, log_det, rough_gram, solve_upper, symmetrise, whitened_squares
 
 rng = np.random.default_rng(0)
 A = (lambda b: b @ b.T + 0.1 * np.eye(6))(rng.standard_normal((6, 6)))
@@ -66,6 +66,19 @@ def test_gram_of_weighted_rows(sign):
     weights = {"positive": rng.random(2500), "mixed": rng.standard_normal(2500), "none": None}[sign]
     expected = ROWS.T @ ((1.0 if weights is None else weights[:, None]) * ROWS)
     np.testing.assert_allclose(symmetrise(gram(ROWS, weights)), expected, atol=1e-9)
+
+
+def test_a_rough_gram_matrix_has_seven_digits():
+    weights = rng.random(2500)
+    exact, rough = gram(ROWS, weights), rough_gram(ROWS, weights)
+    assert np.triu(rough) == pytest.approx(np.triu(exact), abs=1e-6 * np.abs(exact).max())
+    assert not np.array_equal(rough, exact)
+
+
+@pytest.mark.parametrize(("scale", "sign"), [(1e3, 1.0), (1e25, 1.0), (1.0, -1.0)])
+def test_a_rough_gram_matrix_is_exact_where_seven_digits_are_too_few(scale, sign):
+    weights = sign * rng.random(2500)
+    np.testing.assert_array_equal(rough_gram(scale * ROWS, weights), gram(scale * ROWS, weights))
 
 
 def test_whitened_squares_are_projected_variances():

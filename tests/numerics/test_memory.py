@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 
-from latlin.numerics.memory import LARGE, reuse_memory, room
+from latlin.numerics.arrays import LARGE, reuse_memory, room
 
 
 def test_an_array_or_a_view_of_it_that_is_held_keeps_its_numbers():

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from latlin.numerics import threads
-from latlin.numerics.sparse_times import sparse_times
+from latlin.numerics.probes import sparse_times
 
 
 @pytest.mark.parametrize("columns", [None, 1, 7])

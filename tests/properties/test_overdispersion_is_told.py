@@ -10,8 +10,10 @@ import latlin
 from latlin.additive import AdditiveModel
 from latlin.factor import MatrixFactorization, MixedFactorAnalysis, TrilinearFactorization
 from latlin.gp import GaussianProcessRegressor
-from latlin.linear import BayesianPoissonRegression
+from latlin.inference.diagnosis.dispersion import pearson_sums
+from latlin.linear import BayesianCountRegression, BayesianPoissonRegression
 from latlin.numerics.alerts import MisfitWarning
+from latlin.potentials import Hurdle, Poisson, ZeroInflated
 from latlin.report import write_report
 
 N = 150
@@ -58,6 +60,39 @@ def test_by_a_warning_a_number_and_a_sentence(fit, option, tmp_path):
     assert latlin.load(tmp_path / "m.latlin").finding_ == model.finding_
     # counts of the family itself are not accused: a warning would be an error
     assert fit(COUNTS["even"]).finding_ == ""
+
+
+def with_zeros(fit, y, family):
+    """The same, for counts some of which are zero whatever their mean."""
+    if fit is linear:
+        return BayesianCountRegression(family, prior_scale=1.0, engine="laplace", hyperparameters="maximise").fit(X, y)
+    if fit is process:
+        options = {"engine": "laplace", "optimizer": None, "hyperparameters": "fixed"}
+        return GaussianProcessRegressor(likelihood=family, likelihood_params={"probability": 0.3}, **options).fit(X, y)
+    frame = pandas.DataFrame({"x": X[:, 0], "y": y})
+    return AdditiveModel("y ~ x", family, engine="laplace", hyperparameters="maximise").fit(frame)
+
+
+@pytest.mark.parametrize(("fit", "option"), [(linear, "family"), (process, "likelihood"), (formula, "family")])
+@pytest.mark.parametrize("kind", ["zero-inflated", "hurdle"])
+def test_of_counts_with_zeros_of_their_own(fit, option, kind):
+    stays = np.random.default_rng(1).random(N) < 0.7
+    with pytest.warns(MisfitWarning, match=f"overdispersed: .* try {option}='{kind}-negative-binomial'"):
+        assert with_zeros(fit, COUNTS["varied"] * stays, f"{kind}-poisson").dispersion_ > 1.3
+    even = with_zeros(fit, COUNTS["even"] * stays, f"{kind}-poisson")
+    assert even.finding_ == ""
+    assert even.dispersion_ == pytest.approx(1.0, abs=0.25)
+
+
+@pytest.mark.parametrize("block", [ZeroInflated(Poisson(0), 0.3), Hurdle(Poisson(0), 0.2), Hurdle(Poisson(0), 1e-3)])
+def test_the_statistic_has_the_variance_it_is_judged_by(block):
+    """Σ var r² by the probabilities of all counts."""
+    x, k = np.array([-2.0, 0.5, 2.0]), np.arange(80.0)[:, None]
+    p = np.exp(block.predictive(x, np.zeros(3)).log_density(k))
+    mean = np.sum(p * k, axis=0)
+    square = (k - mean) ** 2 / np.sum(p * (k - mean) ** 2, axis=0)
+    wanted = np.sum(p * (square - 1.0) ** 2)
+    assert pearson_sums(block.observe(np.zeros(3)), x, np.ones(3))[2] == pytest.approx(wanted, rel=1e-9)
 
 
 def test_by_the_page_of_a_formula(tmp_path):

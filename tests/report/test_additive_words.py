@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import chi2
 
 from latlin.additive import AdditiveModel
-from latlin.report import additive_words, write_report
-from latlin.report.additive_words import AdditiveFacts, describe_additive
+from latlin.report import additive, write_report
+from latlin.report.additive import AdditiveFacts, describe_additive
 
 pandas = pytest.importorskip("pandas")
 N = 160
@@ -56,7 +56,7 @@ def test_the_joint_probability_is_that_of_the_coefficients(plain):
     d, C = draws.mean(axis=0), np.cov(draws.T)
     expected = chi2.sf(d @ np.linalg.solve(C, d), 2)
     assert expected > 1e-4
-    assert additive_words._joint(model, "kind") == pytest.approx(expected, rel=0.05)
+    assert additive._joint(model, "kind") == pytest.approx(expected, rel=0.05)
 
 
 def test_collapsed_groups_are_not_said_to_differ():
@@ -92,8 +92,10 @@ def test_overdispersed_counts_do_not_fit_and_the_remedy_fits():
     wrong = describe_additive(AdditiveModel("n ~ x + (1 | g)", "poisson").fit(frame))
     assert wrong.checks.verdict == "does not fit"
     assert "too narrow: choose a family with more variance" in str(wrong.checks)
+    assert "The model does not fit: read these effects with care" in " ".join(wrong.conclusion())
     right = describe_additive(AdditiveModel("n ~ x + (1 | g)", "negative-binomial").fit(frame))
     assert right.checks.verdict == "fits"
+    assert "with care" not in " ".join(right.conclusion())
 
 
 @pytest.mark.parametrize("family", ["poisson", "bernoulli"])

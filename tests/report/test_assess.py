@@ -6,7 +6,13 @@ from scipy.stats import norm, poisson
 from sklearn.base import clone
 from sklearn.model_selection import KFold, cross_val_predict
 
-from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression, BayesianPoissonRegression
+from latlin.linear import (
+    BayesianBinomialRegression,
+    BayesianLinearRegression,
+    BayesianLogisticRegression,
+    BayesianPoissonRegression,
+    BayesianSurvivalRegression,
+)
 from latlin.report import Assessment, assess
 from latlin.report.assess import held_out_score
 from latlin.report.words import calibration_verdict, gain_words
@@ -112,3 +118,26 @@ def test_exposures_are_part_of_the_baseline():
         expected[test] = poisson.logpmf(y[test], y[train].sum() / days[train].sum() * days[test])
     # the rate is known well, so that its uncertainty matters little
     assert seen.baseline == pytest.approx(expected.mean(), abs=0.03)
+
+
+def test_successes_are_predicted_among_their_trials():
+    rng = np.random.default_rng(0)
+    X, trials = rng.standard_normal((80, 1)), rng.integers(5, 30, 80)
+    y = np.column_stack([rng.binomial(trials, 1.0 / (1.0 + np.exp(-2.0 * X[:, 0]))), trials])
+    seen = assess(BayesianBinomialRegression(prior_scale=2.0, engine="laplace"), X, y, folds=2)
+    assert seen.scores["R²"] > 0.8
+    assert seen.scores["root mean square error"] < 3.0
+    assert not any(check.is_caution for check in seen.checks)
+
+
+def test_censored_times_are_scored_by_their_order():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 1))
+    time, end = np.exp(X[:, 0]) * rng.weibull(2.0, 80), rng.exponential(2.0, 80)
+    y = np.column_stack([np.minimum(time, end), time <= end])
+    model = BayesianSurvivalRegression(prior_scale=1.0, engine="laplace")
+    seen = assess(model, X, y, folds=2)
+    assert list(seen.scores) == ["concordance"]
+    assert seen.scores["concordance"] == pytest.approx(model.fit(X, y).score(X, y), abs=0.02)
+    # of rows in reverse order: the predictions are wrong, and it shows
+    assert assess(model, X, np.column_stack([y[::-1, 0], y[:, 1]]), folds=2).scores["concordance"] < 0.7

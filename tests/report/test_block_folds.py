@@ -1,6 +1,7 @@
 """Folds of rows in blocks: dealt out evenly and alike, scored as the same folds are in memory."""
 
 import pickle
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -11,9 +12,7 @@ from latlin.distributed import LocalBlocks
 from latlin.distributed.blocks import Block
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression, BayesianPoissonRegression
 from latlin.report import assess
-from latlin.report import folds as folds_module
-from latlin.report.assess import held_out_score
-from latlin.report.folds import Deal
+from latlin.report.assess import FoldAssignment, held_out_score
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +31,7 @@ def test_numbers_by_hand(numbers):
     X, y = numbers
     model = BayesianLinearRegression(prior_scale=1.0, noise_scale=0.7)
     seen = assess(model, LocalBlocks.of(X, y, rows=30), folds=4)
-    fold = folds_of(X, y, 30, Deal(4, by_label=False))
+    fold = folds_of(X, y, 30, FoldAssignment(4, by_label=False))
     density, baseline, wrong = np.empty(100), np.empty(100), np.empty(100)
     for place in range(4):
         train, test = fold != place, fold == place
@@ -55,7 +54,7 @@ def test_very_many_rows_are_scored_in_part(numbers, monkeypatch):
     X, y = numbers
     model, blocks = BayesianLinearRegression(prior_scale=1.0, noise_scale=0.7), LocalBlocks.of(X, y, rows=30)
     whole = assess(model, blocks, folds=2)
-    monkeypatch.setattr(folds_module, "MOST_ROWS", 50)
+    monkeypatch.setattr(import_module("latlin.report.assess"), "MOST_ROWS", 50)
     part = assess(model, blocks, folds=2)
     assert (part.log_density, part.log_density_error, part.rows) == (whole.log_density, whole.log_density_error, 100)
     assert 50 <= part.curve[0]["size"] < 60  # each second row of every fold of a block, the first among them
@@ -80,13 +79,13 @@ def test_labels_and_blocks_of_one_row():
 def test_every_label_is_spread_over_the_folds():
     y = np.repeat([0, 1, 2], [50, 7, 20])[np.random.default_rng(0).permutation(77)]
     block = Block(np.zeros((77, 1)), y, number=5)
-    fold = Deal(4, by_label=True).fold_of(block)
+    fold = FoldAssignment(4, by_label=True).fold_of(block)
     for label, least in ((0, 12), (1, 1), (2, 5)):
         counts = np.bincount(fold[y == label], minlength=4)
         assert counts.min() >= least
         assert counts.max() <= least + 1
-    np.testing.assert_array_equal(fold, Deal(4, by_label=True).fold_of(block))
-    assert np.any(fold != Deal(4, by_label=True).fold_of(block._replace(number=1)))
+    np.testing.assert_array_equal(fold, FoldAssignment(4, by_label=True).fold_of(block))
+    assert np.any(fold != FoldAssignment(4, by_label=True).fold_of(block._replace(number=1)))
 
 
 def test_folds_that_cannot_be_are_refused(numbers):
@@ -123,7 +122,7 @@ def test_exposures_are_part_of_densities_and_baselines():
     y = rng.poisson(np.exp(offset + 0.3 * X[:, 0]))
     model = BayesianPoissonRegression(prior_scale=0.5)
     seen = assess(model, LocalBlocks.of(X, y, offset=offset, rows=40), folds=3)
-    fold = folds_of(X, y, 40, Deal(3, by_label=False))
+    fold = folds_of(X, y, 40, FoldAssignment(3, by_label=False))
     density, baseline = np.empty(90), np.empty(90)
     for place in range(3):
         train, test = fold != place, fold == place
@@ -141,7 +140,7 @@ def test_offsets_of_numbers_and_labels_are_part_of_baselines():
     y = offset + rng.logistic(size=80)
     numbers, labels = BayesianLinearRegression(prior_scale=0.5), BayesianLogisticRegression(prior_scale=0.5)
     seen = assess(numbers, LocalBlocks.of(X, y, offset=offset, rows=40), folds=2)
-    fold = folds_of(X, y, 40, Deal(2, by_label=False))
+    fold = folds_of(X, y, 40, FoldAssignment(2, by_label=False))
     rest, baseline = y - offset, np.empty(80)
     for place in range(2):
         train, test = fold != place, fold == place

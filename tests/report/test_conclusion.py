@@ -9,7 +9,7 @@ import pytest
 from latlin.datasets import learn_encoding
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression, BayesianPoissonRegression
 from latlin.report import Facts, assess, gather, render
-from latlin.report.conclusion import conclusion, count_words, effects
+from latlin.report.words import conclusion, count_words, effects
 
 pytest.importorskip("pandas")
 
@@ -42,6 +42,7 @@ def test_a_factor_of_three_levels_counts_once(three_levels):
     assert "score differs between the levels of group" in said[0]
     assert "Rows that were held out are predicted better than without features" in said[1]
     assert any(line.startswith("Model: fits") for line in said)
+    assert "with care" not in " ".join([*said, count_words(facts)])
 
 
 def test_the_page_opens_with_it_and_survives_json(three_levels):
@@ -84,6 +85,8 @@ def test_a_leaked_target_is_named():
     frame = pandas.DataFrame({"x": rng.standard_normal(80), "bill": rng.gamma(3.0, 10.0, 80)})
     facts = facts_of(BayesianLinearRegression(noise_scale=1.0), frame.assign(tax=0.2 * frame["bill"]), "bill", folds=0)
     assert "'tax' copies the target" in " ".join(conclusion(facts))
+    for words in (conclusion(facts)[0], count_words(facts)):
+        assert words.endswith("The model does not fit: read these effects with care.")
 
 
 @pytest.mark.parametrize(("manner", "words"), [("integrate", "averaged over"), ("maximise", "fixed at their most")])

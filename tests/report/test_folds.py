@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import norm
 
 from latlin.linear import BayesianLinearRegression
-from latlin.report.folds import grouped_splits, held_out_densities, ordered_splits
+from latlin.report.assess import grouped_splits, held_out_densities, ordered_splits
 
 
 def test_groups_are_held_out_together():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from latlin.engines import MAP, LocalBound
-from reproduction import figure_5_2, figure_5_3, figure_5_4, image_design, resume
+from reproduction import figure_5_2, figure_5_3, figure_5_4, figure_5_4_small, image_design, resume
 
 PLAN = figure_5_2.Plan(dim=32, first=10, last=22, step=6, seeds=2)
 METHODS = {
@@ -83,6 +83,19 @@ def test_pages_are_written_from_the_runs_that_are_there(tmp_path, monkeypatch):
     assert "| LVB | 0 of 2 | 13 | 30 |" in text
     assert "| LVB | 10 | 3.000 ± 0.000 | 1 |" in text
     assert "| seconds, first fit, LVB | 5 | 0.1 at 13 rows |" in text
+
+
+def test_the_small_figure_has_runs_of_its_own(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    methods = {label: METHODS["LVB, 10 a step"] for label in image_design.SMALL.methods}
+    plan = image_design.Plan(8, 10, 30, 10, 1, methods)
+    monkeypatch.setattr(figure_5_4_small, "SMALL", plan)
+    text = figure_5_4_small.run(tmp_path)[0].read_text(encoding="utf8")
+    assert text.startswith("# Figure 5.4 (32×32 pixels) of Challis (2013): sixteen images")
+    assert "| G-KL | 1 of 1 | 30 | 30 |" in text
+    assert "G-KL and LVB at 20 measurements | similar |" in text
+    assert not any("full" in path.name for path in (tmp_path / "runs").iterdir())
+    assert image_design.SMALL.last / image_design.SMALL.side**2 == image_design.FULL.last / image_design.FULL.side**2
 
 
 def test_a_run_continues_where_it_was_cut(tmp_path, monkeypatch):

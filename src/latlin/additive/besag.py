@@ -20,9 +20,8 @@ from scipy.sparse.csgraph import connected_components
 
 from latlin.additive.by import By, by_level
 from latlin.additive.frame import codes_of, column
-from latlin.additive.intrinsic import IntrinsicPart
+from latlin.additive.intrinsic import IntrinsicPart, ScaledPrecision, scaled
 from latlin.additive.places import FieldPlace, LabelPlace
-from latlin.additive.structure import ScaledPrecision, scaled
 from latlin.additive.term import Part, PartPrior, PredictorRows, Slope, Surroundings, Term, Values, standard_deviation
 from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import LOG_2PI, Array

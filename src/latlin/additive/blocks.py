@@ -25,7 +25,7 @@ from latlin.distributed.opening import frame_blocks, sampled
 from latlin.inference import blocks as in_blocks
 from latlin.inference.blocks import BlockModel, Reading, pieces
 from latlin.inference.engine import Engine
-from latlin.inference.evidence.engine_terms import ExpectedEvidence
+from latlin.inference.evidence.terms import ExpectedEvidence
 from latlin.inference.exact import noise_slope
 from latlin.inference.infer import infer
 from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel

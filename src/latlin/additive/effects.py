@@ -247,10 +247,8 @@ def _variances(
             for hyper in part.hyperparameters:
                 if hyper.name.startswith("sd("):
                     found[part.label] = values[hyper.name] ** 2
-    if "sigma" in values:
-        found["residual"] = values["sigma"] ** 2
-    elif family.link != "identity":
-        found["residual"] = family.latent_variance(max(mean, 1e-3))
+    if "sigma" in values or family.link != "identity":
+        found["residual"] = family.latent_variance(values, max(mean, 1e-3))
     return found
 
 

@@ -120,6 +120,8 @@ SHOWN = {"scale": "sigma", "probability": "zeros"}
 #: the linear predictor of a share, and the variance of the noise behind a share or an ordered class, by link
 QUANTILE = {"logit": logit, "probit": ndtri, "cloglog": lambda share: np.log(-np.log1p(-share))}
 LATENT = {"logit": np.pi**2 / 3.0, "probit": 1.0, "cloglog": np.pi**2 / 6.0}
+#: where spreads of numbers without a variance are taken
+QUARTILES = np.array([0.25, 0.75])
 #: sd of the logarithm of a parameter of which nothing is known
 WIDE = 2.0
 #: potentials whose moments take many nodes, so that matching them is not worth its price
@@ -296,11 +298,23 @@ class ResponseFamily:
         share = min(max(share, 1e-3), 1.0 - 1e-3)
         return float(QUANTILE[link_of(template)](share))
 
-    def latent_variance(self, mean: float) -> float:
-        """The variance of the noise on the scale of the linear predictor, for shares of variances."""
+    def latent_variance(self, values: Values, mean: float) -> float:
+        """The variance of an observation on the scale of the linear predictor, for shares of variances.
+
+        Shares and classes have that of the noise behind them. With a log link it is log(1 + V/μ²) at the mean, as of a
+        log-normal number (Nakagawa, Johnson and Schielzeth 2017); an infinite one is a normal's with its quartiles.
+        """
+        if self.link in ("share", "ordered") and self.whole:
+            return LATENT[link_of(self.template)]
+        scale, back = {"identity": (float, np.asarray), "log": (np.log, np.log), "share": (logit, logit)}[self.link]
+        rows = self.template.replace(**self._arguments(values)).predictive(np.array([scale(mean)]), np.zeros(1))
+        with np.errstate(invalid="ignore"):
+            about = float((rows.variance / rows.mean**2)[0])
+        if not np.isfinite(rows.variance[0]):
+            return float((np.diff(back(np.ravel(rows.quantile(QUARTILES)))) / np.diff(ndtri(QUARTILES)))[0] ** 2)
         if self.link == "log":
-            return float(np.log1p(1.0 / mean)) if self.whole else 0.0
-        return LATENT[link_of(self.template)] if self.whole else 0.0
+            return float(np.log1p(about))
+        return float(rows.variance[0]) if self.link == "identity" else about / (1.0 - float(rows.mean[0])) ** 2
 
 
 def link_of(template: Potential) -> str:

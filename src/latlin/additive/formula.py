@@ -55,6 +55,12 @@ class ResponseSide:
     event: str | None = None
     upper: str | None = None
 
+    def success(self, classes: Any) -> str:
+        """The class that counts as one, in words; empty where successes are counted among trials."""
+        if self.trials is not None or self.failures is not None:
+            return ""
+        return f"{self.y} = {1 if classes is None else classes[1]}"
+
 
 @storable
 @dataclass(frozen=True)
@@ -91,6 +97,10 @@ TERMS: dict[str, Callable[..., Term]] = {
 }
 
 
+#: what users of other packages write before a function
+NUMPY = re.compile(r"\b(?:np|numpy)\.(?=\w+\()")
+
+
 def read_formula(text: str) -> Formula:
     """The parts of a formula.
 
@@ -100,7 +110,7 @@ def read_formula(text: str) -> Formula:
     """
     if not isinstance(text, str) or text.count("~") != 1:
         raise ValueError(f"a formula has one ~ between response and terms, as in 'y ~ x + (1 | g)', got {text!r:.100}")
-    left, right = text.split("~")
+    left, right = NUMPY.sub("", text).split("~")
     terms: list[Term] = []
     offsets: list[str] = []
     pieces: list[str] = []

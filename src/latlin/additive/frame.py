@@ -95,6 +95,11 @@ def numbers(values: Any, name: str) -> Array:
 def levels_of(values: NDArray[Any], name: str) -> NDArray[Any]:
     """The distinct labels of a column in their order; missing ones are refused."""
     _refuse_missing(values, name)
+    if (span := _narrow_span(values)) is not None:
+        low, width = span
+        present = np.zeros(width, dtype=bool)
+        present[values.astype(np.int64) - low] = True
+        return (np.flatnonzero(present) + low).astype(values.dtype)
     try:
         return np.unique(values)
     except TypeError:
@@ -128,12 +133,27 @@ def codes_of(values: NDArray[Any], levels: NDArray[Any], name: str) -> NDArray[n
     _refuse_missing(values, name)
     if np.ndim(levels) != 1:
         raise ValueError(f"the levels of {name} must be a vector, got an array of shape {levels.shape}")
+    if values.dtype.kind == "i" and (span := _narrow_span(levels)) is not None:
+        low, width = span
+        # one place more, for numbers beyond the levels
+        places = np.full(width + 1, -1)
+        places[levels.astype(np.int64) - low] = np.arange(len(levels))
+        steps = values.astype(np.int64) - low
+        return places[np.where((steps >= 0) & (steps < width), steps, width)]
     place = {label: code for code, label in enumerate(levels.tolist())}
     distinct, inverse = np.unique(values, return_inverse=True) if _sortable(values) else (None, None)
     if distinct is not None:
         found = np.array([place.get(label, -1) for label in distinct.tolist()], dtype=np.int64)
         return np.asarray(found[inverse])
     return np.array([place.get(label, -1) for label in values.tolist()], dtype=np.int64)
+
+
+def _narrow_span(values: NDArray[Any]) -> tuple[int, int] | None:
+    """The least of some whole numbers, and how many there are up to the largest where these are few per value."""
+    if values.dtype.kind != "i" or not len(values):
+        return None
+    low, high = int(values.min()), int(values.max())
+    return (low, high - low + 1) if high - low < 4 * len(values) else None
 
 
 def joined(frame: Any, names: tuple[str, ...]) -> NDArray[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -251,10 +252,19 @@ def correlation_matrix(z: NDArray[Any], count: int) -> NDArray[Any]:
 
 def _repeated(block: Array, count: int) -> sparse.csc_array:
     """I ⊗ block."""
-    K = len(block)
-    indices = (K * np.arange(count)[:, None, None] + np.arange(K) + np.zeros((K, 1), int)).ravel()
-    data = np.tile(block.T.ravel(), count)
-    return sparse.csc_array((data, indices, np.arange(0, count * K * K + 1, K)), shape=(count * K, count * K))
+    size = count * len(block)
+    return sparse.csc_array(
+        (np.tile(block.T.ravel(), count), *_repeated_pattern(len(block), count)), shape=(size, size)
+    )
+
+
+@lru_cache(maxsize=8)
+def _repeated_pattern(size: int, count: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Indices and ends of columns of I ⊗ block, not to be changed: every value of the hyperparameters asks for them."""
+    starts = size * np.arange(count, dtype=np.int32)[:, None, None]
+    indices = (starts + np.arange(size, dtype=np.int32) + np.zeros((size, 1), np.int32)).ravel()
+    ends = np.arange(0, count * size * size + 1, size, dtype=np.int32)
+    return indices, ends
 
 
 def _size(column: sparse.csr_array) -> float:

@@ -11,14 +11,160 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+from numpy.typing import NDArray
+from scipy import linalg, sparse
 
 from latlin.additive.places import FieldPlace
-from latlin.additive.structure import ScaledPrecision
 from latlin.additive.term import Part, PartPrior, PredictorRows, Slope, Values, scaled_slope
 from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import Array
-from latlin.numerics.stored import storable
+from latlin.numerics.sparse_cholesky import SparseCholesky, analyse
+from latlin.numerics.stored import storable, storable_as
+
+# --- Precisions of known rank, scaled so that a standard deviation means something.
+#
+# An intrinsic precision R has a null space (a constant, a line) that its field is kept away from by constraints. It is
+# scaled to generalised variance one (Sørbye and Rue 2014): the geometric mean of the marginal variances of the field,
+# diag(R⁻), is one, so that sd² R⁻ is a field whose typical standard deviation is sd, whatever the graph or the grid.
+
+#: fields up to this size are inverted densely
+DENSE = 600
+
+
+@dataclass(frozen=True)
+class ScaledPrecision:
+    """A scaled precision R with orthonormal rows N that span its null space.
+
+    Attributes
+    ----------
+    matrix : sparse matrix of shape (p, p)
+    null : array of shape (k, p)
+    log_determinant : float
+        Of R on the complement of its null space.
+    factor : float
+        What the matrix that was given has been multiplied with.
+    """
+
+    matrix: sparse.csc_array
+    null: Array
+    log_determinant: float
+    factor: float = 1.0
+
+    @property
+    def size(self) -> int:
+        return int(self.matrix.shape[0])
+
+    @property
+    def rank(self) -> int:
+        return self.size - len(self.null)
+
+    def log_normaliser(self, sd: float) -> float:
+        """Of the field with precision R/sd² on Nw = 0: ½ log|R| − rank (½ log 2π + log sd)."""
+        return 0.5 * self.log_determinant - self.rank * (0.5 * np.log(2.0 * np.pi) + np.log(sd))
+
+
+def packed(matrix: sparse.csc_array) -> dict[str, Any]:
+    """A sparse matrix as arrays."""
+    return {"data": matrix.data, "indices": matrix.indices, "ends": matrix.indptr, "shape": matrix.shape}
+
+
+def unpacked(data: Array, indices: Any, ends: Any, shape: tuple[int, int]) -> sparse.csc_array:
+    """The matrix of `packed`, checked."""
+    matrix = sparse.csc_array((data, indices, ends), shape=tuple(shape))
+    matrix.check_format(full_check=True)
+    return matrix
+
+
+storable_as(
+    ScaledPrecision,
+    lambda one: {
+        "matrix": packed(one.matrix),
+        "null": one.null,
+        "log_determinant": one.log_determinant,
+        "factor": one.factor,
+    },
+    lambda matrix, **rest: ScaledPrecision(unpacked(**matrix), **rest),
+)
+
+
+def scaled(matrix: sparse.sparray, null: Array, at: sparse.sparray | None = None) -> ScaledPrecision:
+    """A structure of generalised variance one.
+
+    Parameters
+    ----------
+    matrix : sparse matrix of shape (p, p)
+        Symmetric and positive semi-definite.
+    null : array of shape (k, p)
+        Rows that span the null space, of any length and angle.
+    at : sparse matrix of shape (m, p), optional
+        The field is `at @ w`; without it w itself.
+    """
+    R, N = sparse.csc_array(matrix), _orthonormal(null)
+    variance, log_det = _field_moments(R, N, at)
+    # what is always zero, such as the only node of a component, has no say
+    seen = variance > 1e-12 * variance.max(initial=0.0)
+    if not np.any(seen):
+        raise ValueError("the field has no variance: a smooth or a map needs more than one place")
+    generalised = float(np.exp(np.mean(np.log(variance[seen]))))
+    rank = R.shape[0] - len(N)
+    return ScaledPrecision(R * generalised, N, log_det + rank * np.log(generalised), generalised)
+
+
+def _field_moments(R: sparse.csc_array, N: Array, at: sparse.sparray | None) -> tuple[Array, float]:
+    """diag(B R⁻ Bᵀ) and the log determinant of R outside its null space.
+
+    With k unit vectors E that see the null space, G = (R + EEᵀ)⁻¹ is a generalised inverse of R, so that
+    R⁻ = PGP with P = I − NᵀN, and |R + EEᵀ| = |R|·|NE|².
+    """
+    seats = _pivot_rows(N)
+    grounded = R + sparse.csc_array((np.ones(len(seats)), (seats, seats)), shape=R.shape)
+    log_seen = 2.0 * np.linalg.slogdet(N[:, seats])[1] if len(seats) else 0.0
+    if R.shape[0] <= DENSE:
+        factor = linalg.cho_factor(grounded.toarray(), lower=True)
+        G = linalg.cho_solve(factor, np.eye(R.shape[0]))
+        G -= N.T @ (N @ G)
+        G -= (G @ N.T) @ N
+        log_det = 2.0 * float(np.sum(np.log(np.diagonal(factor[0])))) - log_seen
+        return (np.diagonal(G).copy() if at is None else np.asarray((at @ G * at.toarray()).sum(axis=1))), log_det
+    if at is not None:
+        raise ValueError(f"a smooth has {R.shape[0]} coefficients; at most {DENSE} are supported")
+    diagonal, log_det, solved = _inverse_diagonal(grounded, N)
+    inner = N @ solved
+    shift = np.einsum("kp,pk->p", N, solved)
+    return diagonal - 2.0 * shift + np.einsum("kp,kl,lp->p", N, inner, N), log_det - log_seen
+
+
+def _inverse_diagonal(matrix: sparse.csc_array, N: Array) -> tuple[Array, float, Array]:
+    """diag(G), log|G⁻¹| and GNᵀ of a positive definite sparse matrix."""
+    factor = factorised(matrix)
+    solved = factor.solve(np.ascontiguousarray(N.T)) if len(N) else np.zeros((matrix.shape[0], 0))
+    return factor.inverse_diagonal, factor.log_det, solved
+
+
+def factorised(matrix: sparse.csc_array) -> SparseCholesky:
+    """The sparse Cholesky factor of a positive definite matrix."""
+    analysis = analyse(matrix)
+    factor = analysis.factorise(analysis.values(matrix))
+    if factor is None:
+        raise ValueError("the precision of a field is not positive definite outside its null space")
+    return factor
+
+
+def _pivot_rows(N: Array) -> NDArray[np.int64]:
+    """k coordinates on which the null space is seen well: pivots of a QR decomposition of N."""
+    if not len(N):
+        return np.zeros(0, dtype=np.int64)
+    _, _, order = linalg.qr(N, mode="economic", pivoting=True)
+    return np.asarray(order[: len(N)], dtype=np.int64)
+
+
+def _orthonormal(rows: Array) -> Array:
+    """Rows of the same span, orthonormal; their order and directions are kept as far as that goes."""
+    rows = np.atleast_2d(np.asarray(rows, float))
+    if not rows.size:
+        return rows.reshape(0, rows.shape[-1])
+    q, r = np.linalg.qr(rows.T)
+    return np.asarray((q * np.sign(np.diagonal(r))).T)
 
 
 @storable

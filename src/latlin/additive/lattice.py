@@ -10,9 +10,8 @@ from scipy import sparse
 
 from latlin.additive.by import By, by_level
 from latlin.additive.expression import evaluate
-from latlin.additive.intrinsic import IntrinsicPart
+from latlin.additive.intrinsic import IntrinsicPart, scaled
 from latlin.additive.places import FieldPlace, indicator
-from latlin.additive.structure import scaled
 from latlin.additive.term import Part, Surroundings, Term, standard_deviation
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole

@@ -26,7 +26,7 @@ from latlin.inference.forms.sparse import filling_plan
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import ConvergenceWarning, alert
-from latlin.numerics.memory import reuse_memory
+from latlin.numerics.arrays import reuse_memory
 from latlin.numerics.options import file_path, one_of
 from latlin.numerics.rng import RandomState, generator
 from latlin.priors.base import Prior
@@ -44,6 +44,8 @@ MANY, PER_ROW = 3_000, 8.0
 #: largest entry of the bound's gradient: the mismatch that is left changes the bound by its square; where sites are not
 #: log-concave, whose fits creep towards their end, what is left would be seen in the slopes of the evidence
 TOLERANCE, STRICT = 1e-4, 1e-5
+#: the same where no slopes are asked for: a point of an integral needs its bound and a mean to a thousandth of an sd
+AT_POINTS = 1e-3
 #: largest mismatch of a moment, in standard deviations
 MISMATCH = 1e-4
 #: coefficients from which on a factor may fill, and probes that then estimate variances and the evidence
@@ -82,13 +84,14 @@ def learn(
         file_path("checkpoint", checkpoint)
     one_of("hyperparameters", manner, MANNERS)
     chosen = chosen_engine(problem) if engine == "auto" else engine
+    at_points = _for_points(problem, chosen) if engine == "auto" else chosen
     held, free = _settled(problem.hyperparameters, priors, manner == "fixed")
 
     number, names = itertools.count(), tuple(hyper.name for hyper in free)
 
     def evaluate(values: dict[str, float], before: Any, slopes: bool) -> Evaluation:
         file = None if checkpoint is None else f"{os.fspath(checkpoint)}.{next(number)}"
-        found = problem.evaluate({**held, **values}, chosen, before, slopes, names, file)
+        found = problem.evaluate({**held, **values}, chosen if slopes else at_points, before, slopes, names, file)
         again = found.held
         return found if again is None else found._replace(held=lambda others: again({**held, **others}))
 
@@ -132,6 +135,12 @@ def chosen_engine(problem: AdditiveProblem) -> str | Engine:
     if matched:
         return ExpectationPropagation(tol=MISMATCH)
     return GaussianKL(tol=TOLERANCE if potential.log_concave else STRICT)
+
+
+def _for_points(problem: AdditiveProblem, engine: Any) -> Any:
+    """The engine for fits without slopes: one that ends earlier, where sites are log-concave."""
+    full = isinstance(engine, GaussianKL) and engine.covariance == "full"
+    return replace(engine, tol=AT_POINTS) if full and problem.first_potential.log_concave else engine
 
 
 def _settled(

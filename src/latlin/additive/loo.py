@@ -31,7 +31,7 @@ from latlin.distributed.dask_blocks import FrameRows
 from latlin.inference.blocks import Observed
 from latlin.inference.engine import Engine
 from latlin.inference.ep.engine import ExpectationPropagation
-from latlin.inference.evidence.engine_terms import CurvedEvidence, ExpectedEvidence, TiltedEvidence
+from latlin.inference.evidence.terms import CurvedEvidence, ExpectedEvidence, TiltedEvidence
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.infer import infer
 from latlin.inference.laplace import Laplace
@@ -139,7 +139,7 @@ def leave_one_out(
     rows = np.arange(len(codes)) if problem.copies is None else problem.copies
     members = [np.unique(rows[codes == k], return_counts=True) for k in range(len(names))]
     found = np.array([[_group_out(fit, problem, *one) for one in members] for fit in fits])
-    return _told_of_groups(log_share, found, names)
+    return _result_of_groups(log_share, found, names)
 
 
 def _spread(without: Array, share: Array) -> Array:
@@ -161,7 +161,7 @@ def _rows_out(
         at = cavities(fit, problem.design, problem.mean, problem.offset, 1.0 / _weight(problem))
         parts.append(_left_out(problem.family.potential(problem.observed, component.values), at, y, whole))
     found = _mixed(log_share, parts)
-    return _told(found if problem.copies is None else found[:, problem.copies])
+    return _result_of_rows(found if problem.copies is None else found[:, problem.copies])
 
 
 def _left_out(potential: Potential, at: Cavity, y: Array, whole: bool) -> Array:
@@ -178,11 +178,11 @@ def _mixed(log_share: Array, parts: list[Array]) -> Array:
     return np.array([pointwise, np.sum(share * levels, axis=0), shares @ ks, _spread(share, shares)])
 
 
-def _told(found: Array) -> LeaveOneOut:
+def _result_of_rows(found: Array) -> LeaveOneOut:
     return LeaveOneOut(found[0], found[1], found[2], found[3], np.arange(found.shape[1]))
 
 
-def _told_of_groups(log_share: Array, logs: Array, names: NDArray[Any]) -> LeaveOneOut:
+def _result_of_groups(log_share: Array, logs: Array, names: NDArray[Any]) -> LeaveOneOut:
     """From log densities of groups, one row for each value of the hyperparameters."""
     pointwise = _harmonic(log_share, logs)
     spread = _spread(np.exp(log_share[:, None] - logs + pointwise), np.exp(log_share))
@@ -200,7 +200,7 @@ def leave_one_out_of_blocks(components: Sequence[PredictedComponent], problem: B
     readings = [problem.reading(component.values) for component in components]
     log_share = np.log([component.share for component in components])
     found = problem.blocks.each(rows_left_out, readings, [component.density for component in components], log_share)
-    return _told(np.concatenate(found, axis=1))
+    return _result_of_rows(np.concatenate(found, axis=1))
 
 
 def rows_left_out(block: Block, readings: list[AdditiveReading], densities: list[Any], log_share: Array) -> Array:
@@ -239,7 +239,7 @@ def leave_group_out_of_blocks(
     tables = np.split(names, np.flatnonzero(np.diff(ends // TOGETHER)) + 1)
     found = [_groups_together(components, problem, group, some) for some in tables]
     log_share = np.log([component.share for component in components])
-    return _told_of_groups(log_share, np.concatenate(found, axis=1), names)
+    return _result_of_groups(log_share, np.concatenate(found, axis=1), names)
 
 
 def labels_within(block: Block, group: str) -> tuple[NDArray[Any], NDArray[Any]]:

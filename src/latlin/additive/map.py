@@ -19,8 +19,8 @@ from scipy import linalg, sparse
 from scipy.spatial import cKDTree
 
 from latlin.additive.expression import evaluate
+from latlin.additive.intrinsic import factorised, packed, unpacked
 from latlin.additive.places import FieldPlace
-from latlin.additive.structure import factorised, packed, unpacked
 from latlin.additive.term import (
     Part,
     PartPrior,

@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from latlin.additive import effects, learning, predict
 from latlin.additive.blocks import block_problem
-from latlin.additive.draws import PosteriorDraws
 from latlin.additive.effects import Effects, checked_share, curve_rows, differences_of, effects_of, marginal_rows
 from latlin.additive.family import ObservedResponse, blank, family_of, observe
 from latlin.additive.fixed import FixedPart
@@ -21,6 +20,7 @@ from latlin.additive.formula import Formula, collect_terms, read_formula
 from latlin.additive.frame import some_rows, with_column
 from latlin.additive.group import GroupPart
 from latlin.additive.loo import LeaveOneOut, left_out
+from latlin.additive.predict import PosteriorDraws
 from latlin.additive.problem import AdditiveProblem, make_problem, offset_of, spans_of, without_copies, without_gaps
 from latlin.additive.term import Part, Term
 from latlin.densities.density import Mixture
@@ -152,7 +152,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         y : array of shape (n,), optional, in place of the table's own response
         missing : {"error", "drop", "mean", "model"}
             What missing cells of the columns in the formula do: stop the fit; drop their row; or become the mean (the
-            most frequent level) of their column, or what the other columns tell of them, by `MixedFactorAnalysis`.
+            most frequent level) of their column, or what the other columns predict, by `MixedFactorAnalysis`.
         graph : optional
             Neighbours for `besag` and `bym2`: an adjacency matrix (dense, sparse, or a data frame with labels), a dict
             label → neighbours, a list of pairs (tuples), or a networkx graph.
@@ -185,7 +185,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         self.hyperparameters_ = learnt.table
         self.n_features_in_ = len(self._parts)
         self._after_loading()
-        self.dispersion_, self.finding_, self.family_checks_ = problem.look_at_counts(posterior)
+        self.dispersion_, self.finding_, self.family_checks_ = problem.look_at_counts(posterior, learnt.components)
         return self
 
     def _after_loading(self) -> None:
@@ -251,8 +251,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
 
     def _scale_words(self) -> str:
         """What coefficients change, and which class counts as a success."""
-        labels = self.classes_ if self._family.binary else None
-        words = self._family.scale_words("" if labels is None else f"{self._read_.response.y} = {labels[1]}")
+        words = self._family.scale_words(self._read_.response.success(self.classes_) if self._family.binary else "")
         return f"; coefficients change {words}" if words else ""
 
     def effects(self, name: str | None = None, *, coverage: float = 0.9, frame: Any = None) -> Effects:
@@ -323,7 +322,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
     def variance_components(self, coverage: float = 0.9) -> Effects:
         """Variances of groups, fields and noise, and their shares of the total.
 
-        The noise of a response with a link is taken on the scale of the linear predictor (π²/3 for a logit).
+        Noise is on the scale of the linear predictor: π²/3 for a logit, log(1 + V/μ²) at the mean for a log link.
         """
         check_is_fitted(self, "posterior_")
         return effects.components(self._components, self._parts, self._family, self._average, coverage)

@@ -130,7 +130,10 @@ class Splines(FieldPlace):
     def _knots(self) -> Array:
         segments = self.count if self.cyclic else self.count - 3
         step = (self.high - self.low) / segments
-        return np.asarray(self.low + step * np.arange(-3, segments + 4))
+        knots = np.asarray(self.low + step * np.arange(-3, segments + 4))
+        # rounding may leave it below the largest place, which would be out of bounds
+        knots[-4] = self.high
+        return knots
 
     def rows(self, frame: Any) -> sparse.csr_array:
         return self.weights(evaluate(self.source, frame))

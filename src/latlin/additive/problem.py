@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -20,15 +20,14 @@ from latlin.additive.places import side_by_side
 from latlin.additive.term import Part, PredictorRows, Slope, Surroundings, Values
 from latlin.datasets.gaps import fill_formula
 from latlin.datasets.table import need_pandas
-from latlin.densities.probed_precision import ProbedPrecisionCovariance
-from latlin.densities.sparse_precision import SparsePrecisionCovariance
+from latlin.densities.sparse_precision import ProbedPrecisionCovariance, SparsePrecisionCovariance
 from latlin.diagnostics.model_checks import Check
 from latlin.distributed.opening import is_large_frame
 from latlin.hyper.space import Evaluation, Hyperparameter
 from latlin.inference.diagnosis.dispersion import dispersion_about
 from latlin.inference.engine import Engine, site_form
-from latlin.inference.evidence.engine_terms import ExpectedEvidence, TiltedEvidence
 from latlin.inference.evidence.gradient import PrecisionSlopes
+from latlin.inference.evidence.terms import ExpectedEvidence, TiltedEvidence
 from latlin.inference.exact import noise_slope
 from latlin.inference.infer import infer
 from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel, SiteFactor
@@ -132,7 +131,7 @@ class AdditiveProblem:
         """Rows that a pass goes over."""
         return int(self.design.shape[0])
 
-    def look_at_counts(self, posterior: Posterior) -> tuple[float, str, tuple[Check, ...]]:
+    def look_at_counts(self, posterior: Posterior, fits: Sequence[Any]) -> tuple[float, str, tuple[Check, ...]]:
         """How observations vary, where their family leaves that no freedom: Pearson's ratio, a finding, and a check.
 
         Of many rows, evenly spaced ones are looked at; of rows in blocks those of the sample.
@@ -144,7 +143,8 @@ class AdditiveProblem:
         rows = np.arange(0, seen, max(1, seen // MOST_ROWS))
         at, weight = posterior.project(self.design[rows]), self.observed.weight
         weight = np.ones(len(rows)) if weight is None else weight[rows]
-        sites = self.family.potential(self.observed, self.starts).select(rows)
+        likely = max(fits, key=lambda fit: fit.share).values
+        sites = self.family.potential(self.observed, likely).select(rows)
         found = dispersion_about(sites, at.mean + self.offset[rows], at.variance, weight)
         if said := found.words(wider):
             alert(said, MisfitWarning)

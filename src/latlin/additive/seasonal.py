@@ -16,10 +16,9 @@ from scipy import sparse
 
 from latlin.additive.by import By, by_level
 from latlin.additive.expression import evaluate
-from latlin.additive.intrinsic import IntrinsicPart
+from latlin.additive.intrinsic import IntrinsicPart, scaled
 from latlin.additive.places import Line
 from latlin.additive.random_walk import grid
-from latlin.additive.structure import scaled
 from latlin.additive.term import COEFFICIENT_SCALE, Part, Surroundings, Term, standard_deviation
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole

@@ -14,9 +14,8 @@ from scipy import sparse
 
 from latlin.additive.by import By, by_level
 from latlin.additive.expression import evaluate
-from latlin.additive.intrinsic import IntrinsicPart
+from latlin.additive.intrinsic import IntrinsicPart, scaled
 from latlin.additive.places import Splines, Tensor
-from latlin.additive.structure import scaled
 from latlin.additive.term import COEFFICIENT_SCALE, Part, Surroundings, Term, standard_deviation
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole

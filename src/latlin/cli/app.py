@@ -112,11 +112,11 @@ def fit(
 
         check_place(out)
         if formula:
-            from latlin.cli.formula import How, fit_formula
+            from latlin.cli.formula import FormulaOptions, fit_formula
 
             stated = _stated(given, family)
             table = read_shown(quiet, data, sep, decimal, missing_values, frequency)
-            fit_formula(table, formula, stated, How(engine, graph, draws), out, screen(), quiet)
+            fit_formula(table, formula, stated, FormulaOptions(engine, graph, draws), out, screen(), quiet)
             return
         levelling, others, kinds = (coding, reference), (exposure, trials, event, quantile), (dates, numbers, decimal)
         choices = _choices(target, family, missing, drop, categorical, levels, levelling, others, kinds)
@@ -126,10 +126,10 @@ def fit(
             table = read_shown(quiet, data, sep, decimal, missing_values, frequency)
             model = fit_model(prepare(table, choices, _answer(), quiet), how)
         else:
-            from latlin.cli import schedulers
             from latlin.cli.fit import fit_blocks
+            from latlin.cli.options import compute_with
 
-            with schedulers.scheduler(scheduler or "threads"):
+            with compute_with(scheduler or "threads"):
                 model = fit_blocks(str(data), choices, how._replace(folds=folds or 0), _answer())
         save_and_tell(model, out, screen(), quiet)
 
@@ -159,11 +159,11 @@ def predict(
         with steps("Loading", 1):
             from latlin.cli.formula import additive_of, predict_formula
             from latlin.cli.models import load_model
-        from latlin.cli.predict import Asking, predict_files
+        from latlin.cli.predict import PredictionOptions, predict_files
         from latlin.datasets.table import appending, guard_text, table_files
 
         reading = {"sep": sep, "decimal": decimal, "missing_values": split(missing_values)}
-        asking = Asking(interval, missing, keep, reading)
+        asking = PredictionOptions(interval, missing, keep, reading)
         if (additive := additive_of(model)) is not None:
             rows = predict_formula(additive, read_file(data, sep, decimal, missing_values), asking)
             if out is None:
@@ -219,7 +219,7 @@ def compare(
     target = target if formula else _needed(target)
     with one_sentence(debug):
         with steps("Loading", 1, quiet):
-            from latlin.cli.compare import Trying, compare_blocks, compare_table, tell_comparison
+            from latlin.cli.compare import ComparisonOptions, compare_blocks, compare_table, tell_comparison
             from latlin.cli.models import checked_folds, scale_of
             from latlin.datasets.table import table_ending
             from latlin.numerics.atomic import check_place
@@ -228,20 +228,20 @@ def compare(
         if out is not None:
             table_ending(check_place(out))
         if formula:
-            from latlin.cli.formula import How, compare_formulas
+            from latlin.cli.formula import FormulaOptions, compare_formulas
 
-            stated, way = _stated(given | {"folds": None}, family or "auto"), How(engine or "auto", graph)
+            stated, way = _stated(given | {"folds": None}, family or "auto"), FormulaOptions(engine or "auto", graph)
             return _write_rows(out, compare_formulas(read_shown(quiet, *place), formula, stated, way, screen(), quiet))
         families, engines = split(family), split(engine)
         levelling, others, kinds = (coding, reference), (exposure, trials, event, quantile), (dates, numbers, decimal)
         choices = _choices(target, [*families, "auto"][0], missing, drop, categorical, levels, levelling, others, kinds)
-        how = Trying(families, engines, scale_of(prior_scale), checked_folds(folds), quiet, group, time)
+        how = ComparisonOptions(families, engines, scale_of(prior_scale), checked_folds(folds), quiet, group, time)
         if _in_memory(data, scheduler, frequency):
             found = compare_table(read_shown(quiet, *place), choices, how, _answer())
         else:
-            from latlin.cli import schedulers
+            from latlin.cli.options import compute_with
 
-            with schedulers.scheduler(scheduler or "threads"):
+            with compute_with(scheduler or "threads"):
                 found = compare_blocks(str(data), choices, how, _answer())
         tell_comparison(found, folds, screen())
         return _write_rows(out, found.rows)
@@ -352,10 +352,10 @@ def _choices(
 
 def _stated(given: dict[str, Any], family: str) -> Any:
     """What the options say of the table of a formula."""
-    from latlin.cli.formula_table import Stated, refuse_beside_formula
+    from latlin.cli.formula import TableOptions, refuse_beside_formula
 
     refuse_beside_formula(given)
-    return Stated(
+    return TableOptions(
         family,
         given["missing"],
         exposure=given["exposure"],

@@ -19,8 +19,8 @@ from latlin.datasets.target import KINDS, LABELLED, Guess, Target, kind_of
 from latlin.diagnostics.model_checks import Check, ModelChecks
 from latlin.numerics.alerts import MisfitWarning
 from latlin.numerics.arrays import Array
-from latlin.report.assess import held_out_score
-from latlin.report.folds import Split, grouped_splits, held_out_densities, ordered_splits, usual_splits
+from latlin.report.assess import Split, grouped_splits, held_out_densities, held_out_score, ordered_splits, usual_splits
+from latlin.report.facts import scales_of
 from latlin.report.tasks import task_of
 
 HEADINGS = (
@@ -87,7 +87,7 @@ def candidates(
     return lines
 
 
-class Trying(NamedTuple):
+class ComparisonOptions(NamedTuple):
     """What to compare, and how: families and engines (those that suit unless given), folds of held-out rows.
 
     `group` is a column whose rows are held out together, `time` one by which rows are predicted from earlier ones.
@@ -125,7 +125,9 @@ class ComparedRows(NamedTuple):
     splits: Callable[[], list[Split]] | None = None
 
 
-def compare_table(frame: Frame, choices: Choices, how: Trying, ask: Callable[[Guess], str]) -> RankedCandidates:
+def compare_table(
+    frame: Frame, choices: Choices, how: ComparisonOptions, ask: Callable[[Guess], str]
+) -> RankedCandidates:
     """All candidates on a table in memory."""
     rows, splits = _split_table(frame, choices, how, ask)
     if how.folds > len(rows.y):
@@ -138,7 +140,7 @@ def compare_table(frame: Frame, choices: Choices, how: Trying, ask: Callable[[Gu
 
 
 def _split_table(
-    frame: Frame, choices: Choices, how: Trying, ask: Callable[[Guess], str]
+    frame: Frame, choices: Choices, how: ComparisonOptions, ask: Callable[[Guess], str]
 ) -> tuple[Prepared, Callable[[], list[Split]] | None]:
     """The rows, and which of them are held out when; columns of groups and times are no features."""
     if how.group and how.time:
@@ -174,13 +176,15 @@ def _times(values: Any) -> Any:
         raise ValueError(f"column {values.name!r} must hold numbers or dates to order rows by: {error}") from error
 
 
-def _split_notes(how: Trying) -> list[str]:
+def _split_notes(how: ComparisonOptions) -> list[str]:
     if how.group:
         return [f"Rows of the same {how.group!r} are held out together; the column is no feature."]
     return [f"Rows are predicted from earlier {how.time!r} only; the column is no feature."] if how.time else []
 
 
-def compare_blocks(pattern: str, choices: Choices, how: Trying, ask: Callable[[Guess], str]) -> RankedCandidates:
+def compare_blocks(
+    pattern: str, choices: Choices, how: ComparisonOptions, ask: Callable[[Guess], str]
+) -> RankedCandidates:
     """All candidates on the rows of many files."""
     from latlin.cli.fit import describe_rows, look_at, spreads  # Dask may be missing
 
@@ -215,13 +219,29 @@ def _compared(trial: ComparedRows, lines: Sequence[Candidate], quiet: bool) -> t
             rows.append(_row(trial, line))
             advance()
     told = dict.fromkeys(words for row in rows for words in row.pop("cautions", ()))
-    return paired(ranked(rows)), list(told)
+    apart = _unlike_evidences(rows)
+    return paired(ranked(rows)), [*told, *apart]
+
+
+def _unlike_evidences(rows: list[dict[str, Any]]) -> list[str]:
+    """A sentence where some evidences are averages over scales and others are those of the best scales."""
+    manners = [(f"{row['family']} by {row['engine']}", row.pop("scales", "")) for row in rows]
+    best = [name for name, manner in manners if manner == "maximised"]
+    if not best or not any(manner == "integrated" for _, manner in manners):
+        return []
+    return [
+        f"Log evidences of {', '.join(best)} are those of the most probable scales; the others are averages over all "
+        "scales, which makes them lower. Compare the held-out scores, or use --folds 0, which takes the most probable "
+        "scales for all."
+    ]
 
 
 def _row(trial: ComparedRows, line: Candidate) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(HEADINGS) | {"family": line.target.family, "engine": line.engine, "note": ""}
     try:
         estimator = make_estimator(line.target, line.engine, trial.prior_scale)
+        if not trial.folds and "hyperparameters" in estimator.get_params():
+            estimator.set_params(hyperparameters="maximise")  # evidences alone decide, so all must be of one kind
         started = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", MisfitWarning)
@@ -229,7 +249,7 @@ def _row(trial: ComparedRows, line: Candidate) -> dict[str, Any]:
         row["seconds"] = time.perf_counter() - started
         row["cautions"] = [str(check) for check in _failed_checks(estimator) if check.name in TELLING]
         values = getattr(estimator, "log_evidence_", float("nan"))
-        row |= {"log evidence": float(_total(values)), "kind": estimator.evidence_kind_}
+        row |= {"log evidence": float(_total(values)), "kind": estimator.evidence_kind_, "scales": scales_of(estimator)}
         if trial.splits is not None:
             row |= _scores(held_out_densities(estimator, trial.X, trial.y, trial.splits(), trial.offset))
         elif trial.folds:

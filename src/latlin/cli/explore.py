@@ -114,7 +114,7 @@ def smooth(
     """Draw a smooth curve with its band through one column along another."""
     with one_sentence(debug):
         with steps("Loading", 1, quiet):
-            from latlin.report.curve import conclusion, render_curves
+            from latlin.report.processes import conclude_curve, render_curves
 
         frame = read_shown(quiet, data, sep, decimal, missing_values)
         x, y, kept = _pairs(frame, target, along)
@@ -125,7 +125,7 @@ def smooth(
         notes = [f"{left} rows with missing values were left out."] if left else []
         page = render_curves([curve], (x, y), found, target, f"{target} along {along}")
         answers = dict(zip(("smooth", "low", "high"), fitted, strict=True))
-        _write(out, page, [*notes, conclusion(curve, target)], table, frame[kept].assign(**answers), model, found)
+        _write(out, page, [*notes, conclude_curve(curve, target)], table, frame[kept].assign(**answers), model, found)
 
 
 def read_shown(quiet: bool, *how: Any) -> Any:
@@ -247,7 +247,7 @@ def _smooth_model(x: Any, y: Any, along: str) -> tuple[Any, Any, Any]:
     """The model, its curve, and the band at the rows: a process, or a spline where rows are many."""
     from latlin.additive import AdditiveModel
     from latlin.gp import GaussianProcessRegressor
-    from latlin.report.curve import PLACES, Curve, band
+    from latlin.report.processes import PLACES, Curve, band
 
     places = np.linspace(x.min(), x.max(), PLACES)
     found: Any

@@ -35,14 +35,26 @@ from latlin.distributed.reading import read_rows
 from latlin.linear import BayesianCountRegression
 from latlin.numerics.alerts import MisfitWarning
 from latlin.report.assess import Assessment, assess, held_out_score
-from latlin.report.conclusion import count_words
 from latlin.report.effect_curves import effect_curves
 from latlin.report.facts import Facts, gather, is_intercept
-from latlin.report.words import SCALES, coefficient_words, gain_words
+from latlin.report.words import SCALES, coefficient_words, count_words, gain_words
 
 SHOWN = 20
 #: families of counts that are always compared
 CANDIDATES = ("negative-binomial", "poisson")
+#: a guessed family → those that are compared by evidence, from the simplest on
+COMPARED = {
+    "binomial": ("binomial", "beta-binomial"),
+    "weibull": ("exponential", "weibull", "log-logistic"),
+    "gamma": ("gamma", "log-normal", "inverse-gaussian"),
+}
+#: the same of measured numbers that are all above zero, or between zero and one
+POSITIVE, SHARES = ("linear", "gamma", "log-normal"), ("linear", "beta")
+#: log evidence by which a simpler family may be behind; that of a linear model may be by what is "very strong" evidence
+#: (Kass and Raftery, 1995), as another family changes what coefficients mean
+BEHIND, BEHIND_LINEAR = 1.0, 5.0
+#: entries of the table beyond which a linear model, which is exact, is not compared with slower ones
+MOST_ENTRIES = 10**6
 
 
 class Fitting(NamedTuple):
@@ -57,12 +69,12 @@ class Fitting(NamedTuple):
 
 
 def fit_model(prepared: Prepared, how: Fitting) -> FittedModel:
-    """Choose among families of counts if none was named, fit, hold rows out, diagnose, and gather what is known."""
-    estimator = None
+    """Choose among families if none was named, fit, hold rows out, diagnose, and gather what is known."""
+    estimator, rival = None, ""
     # the mode has no evidence to choose by
-    is_choice = prepared.guessed and prepared.target.family in CANDIDATES and how.engine != "map"
-    if is_choice:
-        prepared, estimator = choose_family(prepared, how)
+    if prepared.guessed and how.engine != "map":
+        choose = choose_counts if prepared.target.family in CANDIDATES else choose_family
+        prepared, estimator, rival = choose(prepared, how)
     with steps("Fitting", how.folds + 2, how.quiet) as advance:
         if estimator is None:
             estimator = make_estimator(prepared.target, how.engine, how.prior_scale, how.verbose)
@@ -70,8 +82,8 @@ def fit_model(prepared: Prepared, how: Fitting) -> FittedModel:
         advance("Holding rows out")
         quiet_one = make_estimator(prepared.target, how.engine, how.prior_scale)
         seen, trouble = assessed(quiet_one, prepared.X, prepared.y, how.folds, advance, prepared.offset)
-        if is_choice and seen is not None:
-            prepared.notes[0] += beside_rival(prepared, how, seen)
+        if rival and seen is not None:
+            prepared.notes[0] += compare_with_rival(prepared, how, seen, rival)
         found = diagnosis(estimator, len(prepared.y), how.draws)
         facts = gather(
             estimator,
@@ -97,8 +109,8 @@ def fit_on_screen(estimator: Any, prepared: Prepared) -> None:
         estimator.fit(prepared.X, prepared.y, **more)
 
 
-def choose_family(prepared: Prepared, how: Fitting) -> tuple[Prepared, Any]:
-    """The family of counts with the highest evidence, a note that names it beside the others, and its fit."""
+def choose_counts(prepared: Prepared, how: Fitting) -> tuple[Prepared, Any, str]:
+    """The family of counts with the highest evidence, a note that names it beside the others, its fit, and a rival."""
     with steps("Choosing the family", 1, how.quiet) as advance:
         chosen = BayesianCountRegression(engine=how.engine, prior_scale=how.prior_scale, random_state=0)
         fit_on_screen(chosen, prepared)
@@ -108,12 +120,44 @@ def choose_family(prepared: Prepared, how: Fitting) -> tuple[Prepared, Any]:
     # a Poisson fit is quick, and has an estimator of its own
     fitted = None if chosen.family_ == "poisson" else chosen.set_params(family=chosen.family_)
     chosen.choice_ = ""  # the note has it
-    return prepared._replace(target=target, notes=[note, *prepared.notes[1:]]), fitted
+    rival = next(name for name in CANDIDATES if name != chosen.family_)
+    return prepared._replace(target=target, notes=[note, *prepared.notes[1:]]), fitted, rival
 
 
-def beside_rival(prepared: Prepared, how: Fitting, seen: Assessment) -> str:
-    """Mean log densities of held-out rows, of the family that was chosen and of the other one of the first two."""
-    rival = next(name for name in CANDIDATES if name != prepared.target.family)
+def choose_family(prepared: Prepared, how: Fitting) -> tuple[Prepared, Any, str]:
+    """The simplest family that is not behind the best by its evidence, with a note, its fit, and its best rival."""
+    names = compared_families(prepared, how)
+    if len(names) < 2:
+        return prepared, None, ""
+    fits = {}
+    with steps("Choosing the family", len(names), how.quiet) as advance:
+        for name in names:
+            fits[name] = make_estimator(replace(prepared.target, family=name), how.engine, how.prior_scale)
+            fit_on_screen(fits[name], prepared)
+            advance()
+    ranked = sorted(fits, key=lambda name: -fits[name].log_evidence_)
+    gaps = {name: fits[ranked[0]].log_evidence_ - fits[name].log_evidence_ for name in names}
+    best = next(name for name in names if gaps[name] <= (BEHIND_LINEAR if name == "linear" else BEHIND))
+    others = [name for name in ranked if name != best]
+    said = ", ".join(f"{name} {fits[name].log_evidence_:.2f}" for name in others)
+    kind = f"{fits[best].log_evidence_:.2f} ({fits[best].evidence_kind_})"
+    note = f"Family {best} was chosen by its log evidence: {best} {kind} against {said}."
+    chosen = prepared._replace(target=replace(prepared.target, family=best), notes=[note, *prepared.notes[1:]])
+    return chosen, fits[best], others[0]
+
+
+def compared_families(prepared: Prepared, how: Fitting) -> tuple[str, ...]:
+    """The families between which the evidence chooses, from the simplest on; one where there is no choice."""
+    family, y = prepared.target.family, prepared.y
+    # whole numbers may be grades, and with an engine of the user's own choice the linear model stays
+    plain = family != "linear" or how.engine != "auto" or prepared.X.size > MOST_ENTRIES or np.all(y == np.round(y))
+    if plain or y.min() <= 0.0:
+        return COMPARED.get(family, (family,))
+    return SHARES if y.max() < 1.0 else POSITIVE
+
+
+def compare_with_rival(prepared: Prepared, how: Fitting, seen: Assessment, rival: str) -> str:
+    """Mean log densities of held-out rows, of the family that was chosen and of another one."""
     other = make_estimator(replace(prepared.target, family=rival), how.engine, how.prior_scale)
     score, _ = held_out_score(other, prepared.X, prepared.y, folds=how.folds, offset=prepared.offset)
     scores = f"{prepared.target.family} {seen.log_density:.3f}, {rival} {score:.3f}"
@@ -143,7 +187,10 @@ def save_and_tell(model: FittedModel, path: Path, console: Console, quiet: bool 
 
 def tell(facts: Facts, console: Console, most: int = SHOWN) -> None:
     """The facts of a fit, in a terminal."""
-    console.print(f"{facts.title}: {facts.rows} rows, {facts.features} features, engine {facts.engine}")
+    console.print(
+        f"{facts.title}: {facts.rows} rows, {facts.features} feature{'s' * (facts.features != 1)}, "
+        f"engine {facts.engine}"
+    )
     for note in facts.notes:
         console.print(f"  {plain(note)}")
     for label, value in facts.log_evidence:

@@ -309,6 +309,8 @@ def diagnosis(estimator: Any, rows: int, most: int = USUAL_DRAWS) -> list[tuple[
     kind = posteriors[0].evidence_kind
     if kind == "none":
         return finding
+    if len(posteriors) > 1 and np.ndim(estimator.log_evidence_) == 0:
+        return [(VERDICT, "not checked: all classes are one model, and draws of one class say nothing"), *finding]
     if kind == "exact":
         word, reason = posteriors[0].caution or ("accurate", "this posterior is exact, given the scales")
         return [(VERDICT, f"{word}: {reason}"), *finding]
@@ -337,16 +339,28 @@ def _family(frame: Frame, choices: Choices, ask: Callable[[Guess], str]) -> tupl
             if choices.family not in LABELLED:
                 refuse_nearly_numbers(goal, is_target=True)
             return choices.family, []
-        guess = guess_family(goal)
+        guess = _guess(goal, choices)
     except ValueError as error:
         raise ValueError("; ".join([str(error), *_try_encoding(frame, choices)[1]])) from error
-    if choices.exposure and "poisson" in guess.choices:
-        guess = Guess("poisson", f"{guess.reason} with an exposure")
     if guess.family is None:
         if problems := _try_encoding(frame, choices)[1]:
             raise ValueError("; ".join([_question(guess), *problems]))
         return ask(guess), []
     return guess.family, [f"Family {guess.family}, because {guess.reason}."]
+
+
+def _guess(goal: Any, choices: Choices) -> Guess:
+    """The family that suits the target, by the columns that belong to it and by its values."""
+    if choices.trials:
+        return Guess("binomial", f"{choices.target!r} holds successes among {choices.trials!r} trials")
+    if choices.event:
+        return Guess("weibull", f"{choices.target!r} holds times with events in {choices.event!r}")
+    guess = guess_family(goal)
+    if choices.exposure and "poisson" in guess.choices:
+        return Guess("poisson", f"{guess.reason} with an exposure")
+    if choices.exposure and guess.family == "linear":
+        return Guess("gamma", f"{guess.reason} with an exposure")
+    return guess
 
 
 def _used(frame: Frame, choices: Choices) -> list[str]:

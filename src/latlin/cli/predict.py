@@ -16,7 +16,7 @@ from latlin.datasets.table import FilePart, Frame, need_pandas, read_parts
 from latlin.datasets.target import BESIDE, LABELLED, kind_of
 
 
-class Asking(NamedTuple):
+class PredictionOptions(NamedTuple):
     """What to predict: the probability of intervals, what to do with gaps, whether to keep the table's columns, and how
     to read text files."""
 
@@ -26,7 +26,9 @@ class Asking(NamedTuple):
     reading: Mapping[str, Any] = MappingProxyType({})
 
 
-def predict_files(model: FittedModel, paths: Sequence[Path], how: Asking, add: Callable[[Frame], None]) -> int:
+def predict_files(
+    model: FittedModel, paths: Sequence[Path], how: PredictionOptions, add: Callable[[Frame], None]
+) -> int:
     """Hand the predictions for the rows of all files to `add`, a part at a time; how many there were."""
     checked_interval(how.coverage)
     count = 0
@@ -50,7 +52,7 @@ def _naming_part(part: FilePart) -> Iterator[None]:
         raise ValueError(f"in {where}, {error}") from error
 
 
-def predict_table(model: FittedModel, frame: Frame, how: Asking) -> Frame:
+def predict_table(model: FittedModel, frame: Frame, how: PredictionOptions) -> Frame:
     """One row per row of `frame`; cells are empty where a missing value prevents a prediction.
 
     Families of labels: the most probable label, its interval of probability where there are two, and the probability of
@@ -64,21 +66,21 @@ def predict_table(model: FittedModel, frame: Frame, how: Asking) -> Frame:
     if model.target.family in LABELLED:
         columns = _labels(model, asked, how.coverage)
     else:
-        columns = _numbers(model, asked, how.coverage, _beside_rows(model, frame, X))
+        columns = _numbers(model, asked, how.coverage, _exposures_and_trials(model, frame, X))
     found = pandas.DataFrame(columns, index=asked.index).loc[X.index].reindex(frame.index)
     if found.iloc[:, 0].dtype.kind in "if" and model.target.family in LABELLED:
         found = found.astype({model.target.name: "Int64"})
-    return _beside(frame, found.add_prefix("predicted_")) if how.keep else found
+    return _append_columns(frame, found.add_prefix("predicted_")) if how.keep else found
 
 
-def _beside(frame: Frame, found: Frame) -> Frame:
+def _append_columns(frame: Frame, found: Frame) -> Frame:
     taken = [name for name in found.columns if name in frame.columns]
     if taken:
         raise ValueError(f"the table has a column {taken[0]!r} already: rename it, or leave out --keep")
     return need_pandas().concat([frame, found], axis=1)
 
 
-def _beside_rows(model: FittedModel, frame: Frame, X: Frame) -> dict[str, Any]:
+def _exposures_and_trials(model: FittedModel, frame: Frame, X: Frame) -> dict[str, Any]:
     """Exposures, and trials where the table has them: without trials the answer is a chance."""
     target, rows = model.target, frame.loc[X.index]
     if not len(rows):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from shlex import quote
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -188,14 +189,24 @@ def read_numbers(series: Series, mark: str = ".") -> Array:
     return NumberColumn(str(series.name), 0.0, mark).values(series)
 
 
+def are_many(levels: int, rows: int) -> bool:
+    """Whether a column has too many different texts for a coefficient each, so that these are most likely names."""
+    return levels > min(MOST_LEVELS, max(FEW_LEVELS, rows // 2))
+
+
+def hint_of(name: str, **kinds: bool) -> str:
+    """How texts could be made dates or numbers."""
+    return "".join(f"make {kind} of them with {kind} (--{kind} {quote(name)}), or " for kind in kinds if kinds[kind])
+
+
 def learn_levels(series: Series, levelling: Levelling = TREATMENT, hint: str = "") -> LevelColumn | None:
     """A column of levels; None for one that is the same (or missing) in every row."""
     name, present = str(series.name), series.dropna()
     counts = level_counts(present)
-    if len(counts) > min(MOST_LEVELS, max(FEW_LEVELS, len(present) // 2)):
+    if are_many(len(counts), len(present)):
         raise ValueError(
             f"column {name!r} holds {len(counts)} different texts in {len(present)} rows, too many to be levels; "
-            f"{hint}leave it out with drop (--drop {name})"
+            f"{hint}leave it out with drop (--drop {quote(name)})"
         )
     return levelling.column(name, counts) if len(counts) > 1 else None
 
@@ -255,7 +266,11 @@ def refuse_nearly_numbers(series: Series, is_target: bool = False, levels_by: st
     if len(wrong) and len(wrong) <= NEARLY * int(series.notna().sum()):
         marks = ",".join(dict.fromkeys(as_text(series.iloc[row]) for row in wrong[:3]))
         what = f"the target {str(series.name)!r}" if is_target else f"column {str(series.name)!r}"
-        levels = "" if is_target else f", or the column as levels with {levels_by or f'--categorical {series.name}'}"
+        levels = (
+            ""
+            if is_target
+            else f", or the column as levels with {levels_by or f'--categorical {quote(str(series.name))}'}"
+        )
         raise ValueError(
             f"{what}: {len(wrong)} of {len(series)} cells are not numbers: {odd_cells(series, wrong)}; "
             f"treat them as missing with --missing-values '{marks}'{levels}{_or_written(series)}"

@@ -16,6 +16,7 @@ from latlin.datasets.columns import (
     NumberColumn,
     Series,
     column_of_numbers,
+    hint_of,
     learn_levels,
     learn_numbers,
     level_counts,
@@ -412,9 +413,7 @@ def learn_column(series: Series, kind: str = "", levelling: Levelling = TREATMEN
             f"categorical (--categorical {name}), or leave the column out with drop (--drop {name})"
         )
     refuse_nearly_numbers(series)
-    hints = {"dates": is_dated, "numbers": looks_written(series)}
-    hint = "".join(f"make {what} of them with {what} (--{what} {name}), or " for what, true in hints.items() if true)
-    return learn_levels(series, levelling, hint)
+    return learn_levels(series, levelling, hint_of(name, dates=is_dated, numbers=looks_written(series)))
 
 
 def refuse_gaps(frame: Frame, encoding: Encoding) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
-from latlin.datasets.columns import refuse_nearly_numbers
+from latlin.datasets.columns import are_many, column_of_numbers, level_counts, looks_written, refuse_nearly_numbers
 from latlin.datasets.encoding import checked_missing, fill_missing
 from latlin.datasets.table import Frame
+
+#: functions, and what is in brackets
+CALLS = re.compile(r"\w*\((?:[^()]|\([^()]*\))*\)")
 
 
 def fill_formula(frame: Frame, formula: str, missing: str) -> tuple[Frame, list[str]]:
@@ -29,7 +32,7 @@ def fill_formula(frame: Frame, formula: str, missing: str) -> tuple[Frame, list[
     named = frame[[*response, *(name for name in others if name not in response)]]
     gaps = {name: int(count) for name, count in named.isna().sum().items() if count}
     counts = ", ".join(f"{count} in {name!r}" for name, count in gaps.items())
-    problems = _odd_cells(named, response)
+    problems = [*_odd_cells(named, response), *_names(frame, rest)]
     if gaps and missing == "error":
         problems.append(
             f"the columns of the formula have missing cells: {counts}. Leave these rows out with missing 'drop' "
@@ -56,6 +59,22 @@ def _odd_cells(named: Frame, response: list[str]) -> list[str]:
             refuse_nearly_numbers(named[name], name in response, f"C({name}) in the formula")
         except ValueError as error:
             found.append(str(error))
+    return found
+
+
+def _names(frame: Frame, rest: str) -> list[str]:
+    """Columns with a coefficient per text, of which there are too many; C(…) insists on them, (1 | …) is a group."""
+    found = []
+    for name in named_columns(frame, CALLS.sub("", rest)):
+        series = frame[name].dropna()
+        if series.dtype.kind in "biufcmM" or series.dtype == "category" or column_of_numbers(series) is not None:
+            continue
+        if are_many(texts := len(level_counts(series)), len(series)):
+            numbers = f"make numbers of them with --numbers {name!r}, " if looks_written(series) else ""
+            found.append(
+                f"column {name!r} holds {texts} different texts in {len(series)} rows, too many for a coefficient "
+                f"each; {numbers}write (1 | {name}) if they are groups, or C({name}) if you want all these coefficients"
+            )
     return found
 
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from latlin.datasets.columns import (
-    FEW_LEVELS,
     MOST_LEVELS,
     TREATMENT,
     LevelColumn,
     Levelling,
     NumberColumn,
     Series,
+    are_many,
     column_of_numbers,
     level_counts,
 )
@@ -91,7 +91,7 @@ class ColumnSummary:
             return None
         if self.is_number:
             return NumberColumn(self.name, self.mean)
-        if len(self.counts) > min(MOST_LEVELS, max(FEW_LEVELS, self.present // 2)):
+        if are_many(len(self.counts), self.present):
             raise ValueError(
                 f"column {self.name!r} holds more than {min(MOST_LEVELS, len(self.counts) - 1)} different texts in "
                 f"{self.present} rows, too many to be levels; leave it out with drop (--drop {self.name})"
@@ -144,7 +144,7 @@ def _summarised(series: Series, is_categorical: bool) -> ColumnSummary:
     present = series.dropna()
     numbers = None if is_categorical else column_of_numbers(present)
     common = (str(series.name), numbers is not None, int(series.isna().sum()), len(present))
-    values = _remembered(_telling(present.unique()))
+    values = _remembered(_values_to_keep(present.unique()))
     if numbers is None:
         return ColumnSummary(*common, 0.0, 0.0, np.inf, -np.inf, _first(level_counts(present)), values)
     mean = float(numbers.mean()) if numbers.size else 0.0
@@ -157,7 +157,7 @@ def _first(counts: dict[str, int]) -> dict[str, int]:
     return {str(level): int(count) for level, count in list(counts.items())[: MOST_VALUES + 1]}
 
 
-def _telling(different: Any) -> list[Any]:
+def _values_to_keep(different: Any) -> list[Any]:
     """All different values, or of very many numbers those that `_remembered` would keep."""
     if not isinstance(different, np.ndarray) or different.dtype.kind not in "iuf" or len(different) <= MOST_VALUES:
         return list(different.tolist())

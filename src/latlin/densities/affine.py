@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from scipy.linalg import get_lapack_funcs, lu_factor, lu_solve
+from scipy.linalg import get_lapack_funcs, lu_factor, lu_solve, solve_triangular
 
 from latlin.densities import fourier_kernels as kernels
 from latlin.densities.bases.base import Base
@@ -224,6 +224,11 @@ class AffineIndependent:
     def entropy(self) -> float:
         """log |det A| + Σ_d H[q_d], (C.1.1) with absolute values."""
         return self.log_det + float(np.broadcast_to(self.base.entropy(), self.dim).sum())
+
+    def with_moments(self, mean: Array, cov: Array) -> AffineIndependent:
+        """The density of these moments with the same bases, turned as little as Cholesky factors do: A′ = L′L⁻¹A."""
+        own, other = (np.linalg.cholesky(each) for each in (self.covariance(), cov))
+        return AffineIndependent(other @ solve_triangular(own, self.A, lower=True), mean, self.base)
 
     def entropy_gradients(self) -> tuple[Array, Array]:
         """∂H/∂A = A⁻ᵀ and ∂H/∂(free shapes), of shape (shapes, n_free)."""

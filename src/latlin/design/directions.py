@@ -130,7 +130,7 @@ def greedy_rows(
     gain : callable
         Nat by the means and the variances of projections.
 
-    What a chosen row will tell stands for Gaussian noise that tells as much.
+    A chosen row counts as a measurement with Gaussian noise that has the same information.
     """
     images = covariance_operator(density).matmat(np.ascontiguousarray(candidates.T))
     means, variances = candidates @ density.mean, np.einsum("nd,dn->n", candidates, images)

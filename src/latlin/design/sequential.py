@@ -22,7 +22,7 @@ from latlin.design.directions import covariance_operator, expected_information, 
 from latlin.design.updates import Measured, Priors, TrackedGaussian, follow
 from latlin.inference.arguments import checked_matrix
 from latlin.inference.engine import Engine
-from latlin.inference.evidence.engine_terms import ExpectedEvidence
+from latlin.inference.evidence.terms import ExpectedEvidence
 from latlin.inference.gaussian_kl.covariances import Full
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.infer import infer, resolve
@@ -235,8 +235,8 @@ class SequentialDesign:
         if candidates is None:
             if self.likelihood is not None:
                 raise ValueError(
-                    "candidates must be given with a likelihood: what an answer tells depends on where it is expected, "
-                    "so no direction is best"
+                    "candidates must be given with a likelihood: the information of an answer depends on what is "
+                    "expected, so no direction is best"
                 )
             return leading_directions(self._density, int(k))
         rows = self._rows(candidates, "candidates")

@@ -87,6 +87,11 @@ class ModelChecks(NamedTuple):
         """Checks that were passed and still tell how to read the model."""
         return tuple(check for check in self.checks if check.is_caution)
 
+    @property
+    def doubt(self) -> str:
+        """What a misfit does to effects; nothing where the model fits."""
+        return "The model does not fit: read these effects with care." if self.failed else ""
+
     def including(self, others: Iterable[Check]) -> ModelChecks:
         """With further checks, which replace earlier ones of the same name."""
         added = tuple(others)

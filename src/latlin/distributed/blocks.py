@@ -72,10 +72,10 @@ TOPIC = "latlin-blocks"
 def counted(parts: Iterable[T], count: int) -> Iterable[T]:
     """The parts of a pass as they are, counted if there is a bar."""
     tell = begin_pass(count)
-    return parts if tell is None else _telling(parts, tell)
+    return parts if tell is None else _with_progress(parts, tell)
 
 
-def _telling(parts: Iterable[T], tell: Callable[[int], None]) -> Iterator[T]:
+def _with_progress(parts: Iterable[T], tell: Callable[[int], None]) -> Iterator[T]:
     for done, part in enumerate(parts, start=1):
         yield part
         tell(done)

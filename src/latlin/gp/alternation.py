@@ -13,6 +13,12 @@ second order the bound gains ½gᵀP⁻¹g + ¼ tr Δ², Δ = C⁻ᵀ(P̂ − P)
     tr Δ² ≤ Σ_nm ρ_nρ_m γ_nγ_m s_nm² ≤ Σ_n ρ_n²γ_n Σ_m γ_m s_nm² ≤ Σ_n ρ_n²γ_n s_nn,
 
 as 2ρ_nρ_m ≤ ρ_n² + ρ_m² and Σ_m γ_m h_m h_mᵀ = P − I.
+
+A start that few of the rows have made is first brought near the best mean, at variances of that start, so that already
+the first covariance of all rows is made of the right γ. This takes products of N·M only: Newton's equations
+(I + HᵀΓH)d = g by conjugate gradients, with the start's P⁻¹ for an inverse that is nearly right, and variances by
+random probes, h_nᵀP⁻¹h_n ≈ |h_nᵀC⁻¹R|² for P = CᵀC and a narrow R, since γ hardly depends on them (exact ones where the
+tolerance is that of a gradient).
 """
 
 from __future__ import annotations
@@ -25,7 +31,7 @@ from scipy.linalg import lapack
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import DiagonalWhitening, PrecisionCovariance
-from latlin.inference.evidence.engine_terms import ExpectedEvidence
+from latlin.inference.evidence.terms import ExpectedEvidence
 from latlin.inference.forms.projections import Projections
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.sums import sum_form
@@ -34,12 +40,18 @@ from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import rounding
 from latlin.numerics.linalg import Cholesky, cholesky, symmetrise
+from latlin.numerics.optimise import solve_near
 from latlin.potentials.base import ExpectedLog
 
 #: covariances at most, and steps of the mean for each
 COVARIANCES, STEPS = 12, 12
 #: share of the tolerance to which a mean is found
 SHARE = 0.3
+#: probes of the variances of a start, and rows that are probed together
+PROBES, BLOCK = 32, 1024
+#: Newton's steps to the neighbourhood of the best mean, what the bound gains by another one there, in nats, and the
+#: relative residual and the products of each
+APPROACHES, NEARBY, RESIDUAL, PRODUCTS = 4, 2.0, 0.1, 8
 
 
 class _MeanAtVariances(NamedTuple):
@@ -84,10 +96,12 @@ def alternate(
     trace: list[float] = []
     if gamma is None:
         # the curvature of another fit may be far too small where its rows were few: that of all sites first
-        expected = sites.finite_expected_log(projections.times(mean), projections.variances(precision.factor))
-        if expected is None:
+        probed = gap > 0.0 and len(mean) > 2 * PROBES
+        variance = _probed_variances(projections, precision) if probed else projections.variances(precision.factor)
+        near = _approach(projections, sites, mean, precision, variance)
+        if near is None:
             return None
-        gamma = -2.0 * expected.d_var
+        mean, gamma = near
         precision = cholesky(_precision(projections, gamma))
     while len(trace) < COVARIANCES:
         found = _best_mean(projections, sites, mean, precision, SHARE * tol, SHARE * gap)
@@ -123,6 +137,48 @@ def alternate(
         except ValueError:
             return None
     return None
+
+
+def _approach(
+    projections: Projections, sites: Sites, mean: Array, precision: Cholesky, variance: Array
+) -> tuple[Array, Array] | None:
+    """A mean near the best one at these variances, and γ there; None where an expectation is not finite."""
+    found: tuple[Array, Array] | None = None
+    before = np.inf
+    for _ in range(APPROACHES):
+        expected = sites.finite_expected_log(projections.times(mean), variance)
+        if expected is None:
+            break
+        gamma, slope = -2.0 * expected.d_var, projections.transposed_times(expected.d_mean) - mean
+        size = float(slope @ precision.solve(slope))
+        if size >= before:
+            break
+        found, before = (mean, gamma), size
+        step = None if size <= 2.0 * NEARBY else _newton_step(projections, gamma, precision, slope)
+        if step is None:
+            break
+        mean = mean + step
+    return found
+
+
+def _newton_step(projections: Projections, gamma: Array, precision: Cholesky, slope: Array) -> Array | None:
+    """(I + HᵀΓH)⁻¹g, roughly; None where the precision is not near enough for that."""
+
+    def product(v: Array) -> Array:
+        return v + projections.transposed_times(gamma * projections.times(v))
+
+    return solve_near(product, precision.solve, slope, RESIDUAL, PRODUCTS)
+
+
+def _probed_variances(projections: Projections, precision: Cholesky) -> Array:
+    """h_nᵀP⁻¹h_n with a relative error of √(2/PROBES)."""
+    count, width = projections.shape
+    probes = precision.unwhiten(np.random.default_rng(0).standard_normal((width, PROBES)) / np.sqrt(PROBES))
+    parts = [np.zeros(0)]
+    for start in range(0, count, BLOCK):
+        seen = projections.block(slice(start, min(start + BLOCK, count))) @ probes
+        parts.append(np.einsum("np,np->n", seen, seen))
+    return np.concatenate(parts)
 
 
 def _gain(before: Array, gamma: Array, found: _MeanAtVariances) -> float:

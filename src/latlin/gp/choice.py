@@ -43,7 +43,7 @@ def choose(
 def _suited(setting: Setting, n_rows: int, n_columns: int) -> Choice:
     """Exact while kernel matrices are small; then what is exact for the kernel, and what has a bound."""
     if n_rows <= EXACT_ROWS:
-        return Choice(Dense())
+        return Choice(Dense(), f"approximation 'exact', as {n_rows} rows are not more than {EXACT_ROWS}")
     many = f"{n_rows} rows are more than {EXACT_ROWS}"
     for name, why in (
         ("state-space", "and this kernel on a line has an exact state space"),

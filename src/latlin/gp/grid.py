@@ -24,7 +24,7 @@ from latlin.gp.approximation import LatentFunction
 from latlin.gp.latent import left_out
 from latlin.gp.setting import Setting, row_blocks
 from latlin.inference.engine import Engine
-from latlin.inference.evidence.engine_terms import ExpectedEvidence
+from latlin.inference.evidence.terms import ExpectedEvidence
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
@@ -34,6 +34,8 @@ from latlin.potentials.base import Potential
 
 #: pairs of points at which a kernel is held against the product of its slices, and how far it may be off
 CHECKED, OFF = 64, 1e-9
+#: smallest eigenvalue of a kernel matrix as a share of the largest one: what rounding leaves of it
+ROUNDED = 1e-14
 MESSAGE = "every factor is Gaussian: the posterior in closed form, by the eigenvectors of the axes"
 
 
@@ -107,8 +109,9 @@ class GridFitter:
         slices = Slices.of(setting, self.axes)
         pairs = [np.linalg.eigh(matrix) for matrix in slices.matrices]
         vectors = tuple(vector for _, vector in pairs)
-        # eigenvalues of K are not negative but for rounding
-        values = np.maximum(reduce(np.kron, [value for value, _ in pairs]) * slices.factor, 0.0)
+        values = reduce(np.kron, [value for value, _ in pairs]) * slices.factor
+        # eigenvalues of K are positive but for rounding
+        values = np.maximum(values, ROUNDED * values.max())
         potential = setting.likelihood.observe(self.y)
         return _conditioned(setting, self, KroneckerCovariance(vectors, values, self.place), potential, began)
 

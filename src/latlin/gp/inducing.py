@@ -44,8 +44,9 @@ ENOUGH = 0.1
 #: points at most while parameters are learnt, where their number is given: a step costs 10,000 times their square
 LEARNING_POINTS = 200
 #: largest gradient entry of the bound in the whitened coordinates while parameters are learnt, and on all rows after
-#: it; or, whichever is first, what the bound may gain yet, in nats, on all rows where a product N·M² is as dear
-LOOSE, SETTLED, GAP, DEAR = 0.1, 1e-3, 0.03, 1e9
+#: it; or, whichever is first, what the bound may gain yet, in nats, on all rows where a product N·M² is as dear, and on
+#: a sample from whose posterior that of all rows begins
+LOOSE, SETTLED, GAP, ROUGH, DEAR = 0.1, 1e-3, 0.03, 1.0, 1e9
 
 
 @storable_by_arguments
@@ -231,6 +232,8 @@ class InducingFitter:
             engine = replace(engine, tol=max(tol, engine.tol))
         cheap = self.used is self.rows and self.n_rows * len(self.Z) ** 2 < DEAR
         gap = GAP if tol > 0.0 and not (cheap and self.settled) else 0.0
+        if gap and self.settled and self.used is not self.rows:
+            gap = ROUGH
         return fit_inducing(Basis.of(setting, self.Z), self.used, engine, self.one, start, verbose, gap)
 
     def fit_with_gradient(
@@ -374,7 +377,7 @@ Placement = Literal["conditional-variance", "k-means++"]
 #: a conditional variance below this share of the largest prior variance is explained by the inputs that stand already
 EXPLAINED = 1e-7
 #: rows among which the least explained ones are sought: so many per point, and so many at least
-PER_POINT, LEAST = 10, 2000
+PER_POINT, LEAST = 5, 2000
 
 
 def place_inputs(how: Placement, setting: Setting, candidates: Array, count: int, rng: np.random.Generator) -> Array:

@@ -25,9 +25,10 @@ from latlin.gp.inducing_model import HELD, Basis, InducingFunction, held_rows
 from latlin.gp.latent import Latent, Process, prior_of
 from latlin.gp.learning import AveragedProcess
 from latlin.gp.setting import Setting
+from latlin.inference.diagnosis.diagnose import UNKNOWN
 from latlin.inference.engine import Engine, site_form
-from latlin.inference.evidence.engine_terms import ExpectedEvidence
 from latlin.inference.evidence.gradient import evidence_gradient
+from latlin.inference.evidence.terms import ExpectedEvidence
 from latlin.inference.forms.projections import whitened_projections
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import SiteParameters, cavity
@@ -43,9 +44,7 @@ from latlin.potentials.class_links import CLASS_LINKS
 from latlin.potentials.gaussian import Gaussian as GaussianSites
 from latlin.potentials.logit import Logit
 
-CAUTION = (
-    "this is one class of a joint fit, in which Gaussians stand for the likelihood: a diagnosis of it says nothing"
-)
+CAUTION = "this is one class of a joint fit, in which Gaussians stand for the likelihood, so that its draws say nothing"
 #: smallest precision of a stand-in as a potential
 FLAT = 1e-12
 #: gradient of the bound up to which a fit goes on the way to the best kernel
@@ -176,7 +175,7 @@ def class_posterior(
         message=f"{name} of {len(found.sites)} classes together: {ascent.message}",
         sites=found.sites[k],
         evidence_term=ExpectedEvidence(),
-        caution=("rough", CAUTION),
+        caution=(UNKNOWN, CAUTION),
     )
 
 
@@ -246,7 +245,7 @@ class JointLatent:
 
     def with_posterior(self, posterior: Posterior) -> JointLatent:
         """The same with another word on its posteriors."""
-        message, caution = posterior.message, posterior.caution or ("rough", CAUTION)
+        message, caution = posterior.message, posterior.caution or (UNKNOWN, CAUTION)
         each = (replace(one.posterior, message=message, caution=caution) for one in self.classes)
         return replace(self, classes=tuple(one.with_posterior(p) for one, p in zip(self.classes, each, strict=True)))
 
@@ -255,7 +254,9 @@ def by_class(process: Process | AveragedProcess) -> list[Any]:
     """The process of every class of a joint fit."""
     if isinstance(process, AveragedProcess):
         each = zip(*(by_class(part) for part in process.parts), strict=True)
-        return [replace(process, parts=parts) for parts in each]
+        numbers = dict(process.numbers)
+        numbers["caution"] = numbers["caution"] or (UNKNOWN, CAUTION)
+        return [replace(process, parts=parts, numbers=numbers) for parts in each]
     found: Any = process.found
     return [replace(process, found=replace(found, latent=one)) for one in found.latent.classes]
 
@@ -280,7 +281,7 @@ def log_probabilities(process: Process | AveragedProcess, new: Array) -> Array:
 
 
 POINTS_CAUTION = (
-    "this is one class of a joint fit, whose model here is that class against the rest: a diagnosis says nothing"
+    "this is one class of a joint fit, whose model here is that class against the rest, so that draws of it say nothing"
 )
 
 
@@ -389,7 +390,7 @@ def fit_through_points(
             message=note,
             sites=sites,
             evidence_term=ExpectedEvidence(),
-            caution=("rough", POINTS_CAUTION),
+            caution=(UNKNOWN, POINTS_CAUTION),
         )
         classes.append(InducingFunction(basis, posterior, blocks, k, np.stack(sites)))
     return JointInducingFunction(tuple(classes), y, link)

@@ -33,7 +33,7 @@ from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 from latlin.potentials.checks import told_by_rows
-from latlin.potentials.families import FAMILIES
+from latlin.potentials.families import wider_than
 from latlin.potentials.predictive import Predictive, residuals_of
 
 # --- Likelihood parameters by the log probability of held-out data, Challis (2013), §5.1.
@@ -305,9 +305,8 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
 
     def _look_at_counts(self, X: Array, y: Array) -> None:
         """How observations vary, where their family leaves that no freedom."""
-        alike = [f for f in FAMILIES.values() if type(f.template) is type(self.likelihood_) and len(f.columns) == 1]
-        wider = alike[0].wider if alike else ""
-        if not wider:
+        wider = wider_than(self.likelihood_)
+        if not wider or hasattr(self.likelihood_, "trials"):
             return
         rows = slice(None, None, max(1, len(y) // MOST_ROWS))
         means, variances = self.process_.marginals(X[rows])

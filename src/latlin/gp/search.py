@@ -144,7 +144,7 @@ class _Climb:
             if self.last is None or self.best[2] is None:
                 # there is nowhere to turn back to
                 raise
-            return self._nowhere(theta, eval_gradient)
+            return self._steep_wall(theta, eval_gradient)
         value = latent.posterior.log_evidence
         if not (np.isfinite(value) and np.all(np.isfinite(slope))):
             raise ValueError(f"the evidence or its gradient is not finite at theta = {theta}")
@@ -172,7 +172,7 @@ class _Climb:
             return None
         return self.last[1]
 
-    def _nowhere(self, theta: Array, eval_gradient: bool) -> Any:
+    def _steep_wall(self, theta: Array, eval_gradient: bool) -> Any:
         """A wall where the engine has no answer, so that a line search turns back to where it had one."""
         wall = -self.best[0] + 1e3 * (1.0 + abs(self.best[0]))
         return (wall, np.zeros(len(theta))) if eval_gradient else wall

@@ -15,7 +15,8 @@ from latlin.hyper.marginals import HyperparameterTable
 from latlin.hyper.space import Evaluation, Hyperparameter, Space
 from latlin.inference.affine.engine import AffineKL
 from latlin.inference.engine import Engine
-from latlin.inference.evidence.gradient import GaussianGradient, PrecisionSlopes, evidence_gradient
+from latlin.inference.evidence.gradient import PrecisionSlopes, evidence_gradient
+from latlin.inference.evidence.terms import GaussianGradient
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.infer import Auto, choose, infer, resolve
 from latlin.inference.laplace import MAP

@@ -15,8 +15,17 @@ from scipy.special import logsumexp
 
 from latlin.densities.density import Mixture
 from latlin.hyper import rules
-from latlin.hyper.axes import NARROWEST, WIDEST, Axes, axes_at
-from latlin.hyper.marginals import HyperparameterTable, Marginal, marginals_from, marginals_of, normal_marginal, row_of
+from latlin.hyper.marginals import (
+    Axes,
+    HyperparameterTable,
+    Marginal,
+    axes_at,
+    marginals_from,
+    marginals_of,
+    normal_marginal,
+    row_of,
+    spread_of,
+)
 from latlin.hyper.optimum import (
     Optimum,
     bound_message,
@@ -144,7 +153,7 @@ def maximise(
             optimum = replace(optimum, at_bound=find_unbounded(objective, optimum, hessian))
             optimum = polish(objective, optimum, hessian)
             sides = sides or nearest_point(objective, optimum)
-    _tell(optimum, space)
+    _warn_about(optimum, space)
     values = space.values(optimum.u)
     marginals = {} if hessian is None else _normal_marginals(space, optimum, hessian)
     rows = [
@@ -222,7 +231,7 @@ def integrate(
         if quick and rule.error >= SURE:
             objective.points = [optimum.point]
             rule = rules.lattice(objective, axes, optimum.point)
-    _tell(optimum, space)
+    _warn_about(optimum, space)
     return _averaged(space, optimum, axes, rule, objective.n_fits)
 
 
@@ -347,13 +356,7 @@ def _normal_marginals(space: Space, optimum: Optimum, hessian: Array) -> dict[st
     }
 
 
-def spread_of(hessian: Array) -> Array:
-    """The covariance of the coordinates at an optimum; a direction without curvature is as wide as a search may be."""
-    values, vectors = np.linalg.eigh(-hessian)
-    return np.asarray((vectors / np.clip(values, WIDEST**-2, NARROWEST**-2)) @ vectors.T)
-
-
-def _tell(optimum: Optimum, space: Space) -> None:
+def _warn_about(optimum: Optimum, space: Space) -> None:
     if not optimum.converged:
         largest = int(np.argmax(np.abs(optimum.gradient)))
         alert(

@@ -40,7 +40,7 @@ STEP, ONE_SIDED = 0.02, 0.01
 #: error of an evidence, in nat, from which on differences on one side are as good as on both
 NOISY = 1e-2
 #: longest and shortest last step of a search along one coordinate that tells the curvature there
-TOLD, SHORT = 0.06, 2e-3
+RELIABLE, SHORT = 0.06, 2e-3
 
 
 @dataclass(frozen=True)
@@ -375,7 +375,7 @@ def told_hessian(optimum: Optimum) -> Array | None:
     if len(optimum.u) > 1 or len(optimum.pairs) < 2 or not optimum.inside.all():
         return None
     (before, fell), (last, fall) = ((float(move[0]), float(fall[0])) for move, fall in optimum.pairs[-2:])
-    if not SHORT <= abs(last) <= TOLD or abs(last + before) < SHORT:
+    if not SHORT <= abs(last) <= RELIABLE or abs(last + before) < SHORT:
         return None
     near, far = -fall / last, -fell / before
     found = near + last * (near - far) / (last + before)
@@ -396,6 +396,10 @@ def _moved(u: Array, j: int, step: float, box: Array) -> Array:
     return moved
 
 
+#: hyperparameters that are named at most
+NAMED = 3
+
+
 def bound_message(space: Space, at_bound: Array, values: dict[str, Any], instead: str) -> str:
     """What to say of an optimum at an end of its search; empty where it is inside."""
     said = []
@@ -405,4 +409,6 @@ def bound_message(space: Space, at_bound: Array, values: dict[str, Any], instead
             said.append(f"{member.name} runs to the {end} end of its search (it is {values[member.name]:.3g})")
     if not said:
         return ""
-    return f"{'; '.join(said)}: the data and the prior have no optimum inside, so do not trust this fit; {instead}"
+    more = f"; and so do {len(said) - NAMED} more" if len(said) > NAMED else ""
+    few = "; ".join(said[:NAMED])
+    return f"{few}{more}: the data and the prior have no optimum inside, so do not trust this fit; {instead}"

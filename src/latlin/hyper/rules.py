@@ -21,7 +21,7 @@ from scipy.special import gammaln, logsumexp, stdtrit
 from scipy.stats import qmc
 
 from latlin.diagnostics.weights import LARGEST_K, smooth_log_weights
-from latlin.hyper.axes import Axes
+from latlin.hyper.marginals import Axes
 from latlin.hyper.optimum import Optimum
 from latlin.hyper.space import Objective, Point
 from latlin.hyper.surrogate import LogDensity, corners, log_density_from, with_moments
@@ -174,23 +174,23 @@ def composite(objective: Objective, axes: Axes, optimum: Optimum) -> Rule:
     """
     design = [(optimum.point, optimum.gradient), *(pair for pair in axes.tried if np.isfinite(pair[0].log_density))]
     others: list[KnownPoint] = []
-    state = _told(objective, _following_tails(axes, design), design, None)
+    state = _summarise_design(objective, _following_tails(axes, design), design, None)
     if not (state.found.sloped and state.typical <= SURE):
         sphere, others = _sphere(objective, axes)
         design = [design[0], *sphere]
         axes = _following_tails(axes, [*design, *others])
-        state = _told(objective, axes, [*design, *others], None)
+        state = _summarise_design(objective, axes, [*design, *others], None)
     limit, rounds = len(design) + len(others) + MORE * len(axes.centre), 0
     while state.found.sloped and len(design) + len(others) < limit:
         more = _beyond(objective, [point for point, _ in design], state) if rounds < ROUNDS else []
         rounds += 1
         if not more and state.typical > UNSURE:
-            more = [state.looks[k] for k in _telling(state.unsure, len(axes.centre))]
+            more = [state.looks[k] for k in _choose_informative(state.unsure, len(axes.centre))]
         if not more:
             break
         tried = [objective.with_slope(one) for one in more]
         design += [(point, slope) for point, slope in tried if np.isfinite(point.log_density)]
-        state = _told(objective, state.axes, [*design, *others], state.found)
+        state = _summarise_design(objective, state.axes, [*design, *others], state.found)
     message = f"a design of {len(design) + len(others)} points"
     if state.typical > DOUBTFUL:
         message += (
@@ -199,7 +199,9 @@ def composite(objective: Objective, axes: Axes, optimum: Optimum) -> Rule:
     return _weighed(objective, [point for point, _ in design], state, message)
 
 
-def _told(objective: Objective, axes: Axes, known: list[KnownPoint], before: LogDensity | None) -> DesignState:
+def _summarise_design(
+    objective: Objective, axes: Axes, known: list[KnownPoint], before: LogDensity | None
+) -> DesignState:
     found = _interpolated(axes, known, before)
     u, logs = _draws(objective, axes, found)
     total = float(logsumexp(logs))
@@ -283,7 +285,7 @@ def _with_tails(x: Array, share: Array) -> Array:
     return np.asarray(share * 0.5 * (1.0 + relative.mean(axis=1)))
 
 
-def _telling(covariance: Array, count: int) -> list[int]:
+def _choose_informative(covariance: Array, count: int) -> list[int]:
     """Indices whose values, once known, leave the least variance to all: Σ_j cov_ij²/cov_ii is largest, one by one."""
     left, chosen = covariance.copy(), []
     for _ in range(count):

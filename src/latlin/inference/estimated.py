@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.probed_precision import ProbedPrecisionCovariance
-from latlin.inference.evidence.engine_terms import CurvedEvidence, ExpectedEvidence
+from latlin.densities.sparse_precision import ProbedPrecisionCovariance
+from latlin.inference.evidence.terms import CurvedEvidence, ExpectedEvidence
 from latlin.inference.forms.prior import Quadratic, needs_sparse, quadratic_of
 from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.sites import SiteParameters, Sites
@@ -35,8 +35,7 @@ from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
 from latlin.numerics.optimise import backtrack, solve
-from latlin.numerics.probes import SparseSum
-from latlin.numerics.sparse_times import sparse_times
+from latlin.numerics.probes import SparseSum, sparse_times
 from latlin.numerics.threads import one_blas_thread
 from latlin.numerics.weighted_gram import WeightedGram
 

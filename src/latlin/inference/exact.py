@@ -27,12 +27,12 @@ from latlin.densities.precision import SubspaceCovariance, Whitening
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.inference.blocks import BlockModel
 from latlin.inference.engine import site_form
-from latlin.inference.evidence.engine_terms import ExpectedEvidence
+from latlin.inference.evidence.terms import ExpectedEvidence
 from latlin.inference.forms.prior import gaussian_part
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.sparse import SparseForm, needs_sparse
 from latlin.inference.forms.sparse_blocks import SparseBlockForm, sparse_block_form
-from latlin.inference.forms.sparse_rows import one_noise
+from latlin.inference.forms.sparse_rows import one_noise, times_entries
 from latlin.inference.forms.sums import SumForm, Sums, point_terms, sum_form
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
@@ -249,7 +249,9 @@ def normal_sums(model: LatentLinearModel, form: SparseForm) -> NormalSums:
     residual = _locations(form.sites) - form.rows @ about
     pull = form.projections.summed(weight * residual)
     square = float(weight @ residual**2)
-    sums = NormalSums(loc, form.mean, about, form.gram.total(weight), pull, square, float(weight.sum()))
+    # γ = w/σ², whose sum over the rows the solution has found
+    gram = form.gram.total(parameters.gamma) * _noise(model) ** 2
+    sums = NormalSums(loc, form.mean, about, gram, pull, square, float(weight.sum()))
     site.kept["sums"] = sums
     return sums
 
@@ -289,12 +291,11 @@ def noise_slope(posterior: Posterior, at: float | None = None) -> float | None:
     if sums is None or not isinstance(structure, SparsePrecisionCovariance):
         return None
     precision, scale = structure.precision, _noise(model) if at is None else at
-    a = precision.factor.analysis
-    i, j = a.order[a.indices], a.order[np.repeat(np.arange(a.dim), np.diff(a.indptr))]
+    a, covariances = precision.factor.analysis, precision.inverse_values
     eta = posterior.mean - sums.origin - sums.about
-    # tr(G S) + η̂ᵀGη̂, an entry off the diagonal counting twice
-    spread = np.where(i == j, 1.0, 2.0) * (precision.inverse_values + eta[i] * eta[j])
-    expected = sums.square - 2.0 * dot(sums.pull, eta) + dot(sums.gram, spread)
+    # tr(G S), an entry off the diagonal counting twice
+    trace = 2.0 * dot(sums.gram, covariances) - dot(sums.gram[a.diagonal], covariances[a.diagonal])
+    expected = sums.square - 2.0 * dot(sums.pull, eta) + trace + dot(eta, times_entries(a, sums.gram, eta))
     return expected / scale**3 - sums.weight / scale
 
 

@@ -28,8 +28,8 @@ from latlin.inference.mean_field import MeanField
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.inference.propriety import OVERLAP, check_propriety, has_overlap
+from latlin.numerics.arrays import reuse_memory
 from latlin.numerics.linalg import BLOCK
-from latlin.numerics.memory import reuse_memory
 from latlin.numerics.progress import begun
 from latlin.numerics.sparse_cholesky import Plan
 from latlin.numerics.stored import storable_by_arguments

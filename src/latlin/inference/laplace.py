@@ -28,7 +28,7 @@ from latlin.inference.estimated import (
     product_form,
     refuse_estimated_checkpoint,
 )
-from latlin.inference.evidence.engine_terms import CurvedEvidence
+from latlin.inference.evidence.terms import CurvedEvidence
 from latlin.inference.forms.dense import inherit_parameters
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sparse import SparseForm, sparse_form

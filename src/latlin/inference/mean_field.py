@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from latlin.inference.engine import checkpoint_for
-from latlin.inference.evidence.engine_terms import FreeFormEvidence
+from latlin.inference.evidence.terms import FreeFormEvidence
 from latlin.inference.forms.free import FreeForm, FreeFormState, free_form
 from latlin.inference.forms.sites import refuse_extra_variance
 from latlin.inference.gaussian_kl.engine import GaussianKL
@@ -37,7 +37,7 @@ class MeanField:
     """The density ∏_d q_d(w_d) that maximises the lower bound on log Z.
 
     Free-form factors when every site is on a coordinate of its own (`SiteFactor(None, …)` or a scaled permutation for
-    H); otherwise Gaussian factors, the same as `GaussianKL(covariance="diagonal")`, which `message` tells.
+    H); otherwise Gaussian factors, the same as `GaussianKL(covariance="diagonal")`, as `message` states.
 
     Parameters
     ----------

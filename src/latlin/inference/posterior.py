@@ -15,8 +15,7 @@ from latlin.densities.density import Density
 from latlin.densities.gaussian import Gaussian
 from latlin.inference.arguments import checked_matrix, dense_operator
 from latlin.inference.diagnosis.log_joint import gaussian_kl_bound
-from latlin.inference.evidence.engine_terms import ExpectedEvidence, TiltedEvidence
-from latlin.inference.evidence.terms import EvidenceTerm
+from latlin.inference.evidence.terms import EvidenceTerm, ExpectedEvidence, TiltedEvidence
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.numerics.archive import Archived, save_with_card
@@ -79,7 +78,8 @@ class Posterior(Archived):
     evidence_term : EvidenceTerm or None
         How the evidence depends on the sites, for `evidence_gradient`.
     caution : (str, str) or None
-        A verdict that no diagnosis may improve on, and why: hyperparameters at an end of their search, for example.
+        A verdict that no diagnosis may improve on, and why: hyperparameters at an end of their search, for example;
+        "unknown" where draws from this part of a whole would say nothing.
     names : tuple of str or None
         Names of the coordinates of w, for messages; estimators give those of their features.
     model : LatentLinearModel

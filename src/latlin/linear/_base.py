@@ -49,6 +49,8 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
     _labelled = False
     #: fitted numbers besides those that follow from the posteriors
     _extras: tuple[str, ...] = ()
+    #: the models of the posteriors are those of the rows
+    _has_residuals = True
     _saved: ClassVar[tuple[str, ...]] = (
         "_design",
         "_fits",
@@ -252,7 +254,8 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         """Keep what `checks_` will look at. Rows in blocks may be gone by then: they are looked at now."""
         self.__dict__.pop("checks_", None)
         own = self._checks_of_family()
-        self._kept_look = LookBack(problems, self._fits, self._given(), self._feature_names(), own, labels)
+        names, alone = self._feature_names(), self._has_residuals
+        self._kept_look = LookBack(problems, self._fits, self._given(), names, own, labels, alone)
         if isinstance(problems[0].observed, BlockRows):
             self.checks_  # noqa: B018
         return self

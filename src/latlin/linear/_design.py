@@ -17,7 +17,7 @@ from scipy.special import expit
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from latlin import potentials
-from latlin.inference.evidence.gradient import EvidenceGradient
+from latlin.inference.evidence.terms import EvidenceGradient
 from latlin.inference.model import GaussianFactor, SiteFactor
 from latlin.numerics.arrays import Array, summable
 from latlin.numerics.stored import storable

@@ -4,6 +4,7 @@ a single feature separates the classes or copies the target.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ from latlin.diagnostics.data_checks import (
 from latlin.diagnostics.model_checks import Check, ModelChecks
 from latlin.distributed.blocks import Block
 from latlin.inference.blocks import BlockModel, Observed, Reading, pieces
+from latlin.inference.diagnosis.diagnose import UNKNOWN
 from latlin.inference.diagnosis.dispersion import Dispersion, pearson_sums
 from latlin.inference.diagnosis.log_joint import AveragedModel
 from latlin.inference.posterior import Posterior
@@ -62,6 +64,8 @@ class LookBack:
         What was found of the family at once.
     labels : Labels or None
         None where the response is a number.
+    residuals : bool
+        False where the models of the posteriors are stand-ins, of whose residuals there is nothing to say.
     """
 
     problems: list[LinearProblem]
@@ -70,6 +74,7 @@ class LookBack:
     names: Sequence[str]
     family: list[Check]
     labels: Labels | None = None
+    residuals: bool = True
 
     def find(self) -> ModelChecks:
         """All checks that can be made."""
@@ -77,7 +82,7 @@ class LookBack:
         features, design = self._checks_of_features(), self.problems[0].design
         # where classes are separated there is nothing left to look at
         separated = any(check.name == "separation" and not check.passed for check in features)
-        fits = [] if separated else self.fits
+        fits = [] if separated or not self.residuals else self.fits
         residuals = [checks_of_residuals(fit.posterior, design, self.names) for fit in fits]
         return ModelChecks((*self.family, *searches, *features, *worst(residuals)))
 
@@ -164,6 +169,10 @@ ENDS: Mapping[tuple[str, bool], tuple[str, str]] = {
 }
 
 
+#: a scale of one feature in a message
+ONE_OF = re.compile(r"\b(prior_scale|scale)\[(\d+)\]")
+
+
 def checks_of_searches(
     problems: Sequence[LinearProblem], fits: Sequence[LearntFit], given: Mapping[str, Any], names: Sequence[str]
 ) -> list[Check]:
@@ -175,11 +184,11 @@ def checks_of_searches(
 
 def check_hyperparameters(problem: LinearProblem, fit: LearntFit, learnt: Sequence[str], names: Sequence[str]) -> Check:
     """Whether a search for hyperparameters ended inside its range; features are named where they have their own."""
-    if fit.posterior.caution is not None:
+    if fit.posterior.caution is not None and fit.posterior.caution[0] != UNKNOWN:
         return Check(
             "hyperparameters",
             False,
-            fit.posterior.caution[1],
+            ONE_OF.sub(lambda found: f"{found[1]} of {names[int(found[2])]!r}", fit.posterior.caution[1]),
             "Use hyperparameters='integrate', or give the prior scale a number (prior_scale, --prior-scale)",
         )
     spans = ranges_of(problem)

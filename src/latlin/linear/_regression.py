@@ -246,6 +246,10 @@ class Exposed(Regression):
             How columns become numbers: see `BayesianLinearRegression.fit`.
         """
         read = self._read(X, table, y=y, sample_weight=sample_weight, offset=offset, exposure=exposure)
+        return self._fit_read(read, checkpoint)
+
+    def _fit_read(self, read: dict[str, Any], checkpoint: Any) -> Self:
+        """Learn from the parts of a table by name."""
         return self._fit_exposed(**read, checkpoint=checkpoint)
 
     def _fit_exposed(self, X: Any, y: Any, sample_weight: Any, offset: Any, exposure: Any, checkpoint: Any) -> Self:
@@ -328,7 +332,7 @@ class Tried(NamedTuple):
 
 
 class ChosenFamily(Regression):
-    """Regression by one of several families; "auto" fits some and keeps the one of highest evidence.
+    """Regression by one of several families; "auto" fits some and keeps one by its evidence.
 
     A subclass names its families, those that "auto" compares from the simplest on, and has one constructor argument of
     the same name for every parameter of them.
@@ -367,7 +371,7 @@ class ChosenFamily(Regression):
         tried: list[Tried] = []
         refused: list[ValueError] = []
         for name in self._candidates:
-            if tried and not self._is_worth(name, max(tried, key=lambda each: each.log_evidence).fitted):
+            if tried and not self._is_worth(name, {each.fitted.family: each.fitted for each in tried}):
                 continue
             with warnings.catch_warnings(record=True) as warned:
                 warnings.simplefilter("always")
@@ -388,8 +392,8 @@ class ChosenFamily(Regression):
             alert(str(warning.message), warning.category)
         return self
 
-    def _is_worth(self, name: str, best: Any) -> bool:
-        """Whether a candidate may explain what the best of those before it leaves."""
+    def _is_worth(self, name: str, tried: Mapping[str, Any]) -> bool:
+        """Whether a candidate may explain what those before it leave."""
         return True
 
     def _reason(self, tried: list[Tried], best: Tried) -> str:
@@ -415,36 +419,6 @@ class ChosenFamily(Regression):
 class ExposedFamily(ChosenFamily, Exposed):
     """Families whose size is e^x, with exposures."""
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        offset: Any = None,
-        exposure: Any = None,
-        *,
-        checkpoint: Any = None,
-        **table: Any,
-    ) -> Self:
-        """Learn from rows X (n, n_features), dense or sparse, and y (n,).
-
-        Parameters
-        ----------
-        X : data frame, array, sparse matrix, Dask collection, large memory map or blocks of shape (n, n_features)
-            Columns of texts, categories and truth values become numbers. Rows that are not all in memory are fitted
-            block by block.
-        y : array of shape (n,) or name of a column of X
-        sample_weight : array of shape (n,) or name of a column of X, optional
-            A row of weight 2 counts as two rows.
-        offset : array of shape (n,) or name of a column of X, optional
-            Added to the linear predictor, a logarithm, with coefficient one.
-        exposure : array of shape (n,) or name of a column of X, optional
-            Time, area or population of a row, positive: the mean of y is proportional to it.
-        checkpoint : path, optional
-            For rows in blocks: keep the state of the fit in this file, and go on from it if it exists.
-        **table
-            How columns become numbers: see `BayesianLinearRegression.fit`.
-        """
-        read = self._read(X, table, y=y, sample_weight=sample_weight, offset=offset, exposure=exposure)
+    def _fit_read(self, read: dict[str, Any], checkpoint: Any) -> Self:
         X, y = read.pop("X"), read.pop("y")
         return self._fit_chosen(self._fit_exposed, X, y, read, checkpoint)

@@ -29,8 +29,7 @@ from latlin.linear._fitting import ARGUMENTS, fit_problem, settled
 from latlin.linear._learning import Learning, LearntFit, Unknowns
 from latlin.linear._problem import LinearProblem, Targets
 from latlin.linear._tables import encoded
-from latlin.numerics.arrays import Array
-from latlin.numerics.special import LOG_SQRT_2PI
+from latlin.numerics.arrays import LOG_SQRT_2PI, Array
 
 #: rows a first block must have when hyperparameters are to be learnt from it
 FIRST_ROWS = 10

@@ -116,10 +116,14 @@ def _encoded_rows(
         given[argument] = frame[name]
     left = options.pop("drop", ())
     dropped = (*names.values(), *([left] if isinstance(left, str) else left))
-    known = _known_rows(given.get("y"), options.get("missing", "error"), "y" in names)
-    if known is not None:
-        frame, given = frame[known], _rows_of(given, known)
-    encoding = replace(learn_encoding(frame, None, drop=dropped, **options), is_unnamed=is_unnamed)
+    if options.get("missing", "error") == "error":
+        learnt = _learn_or_refuse(frame, given["y"] if "y" in names else None, dropped, options)
+    else:
+        if "y" in names and given["y"].isna().any():
+            known = given["y"].notna().to_numpy()
+            frame, given = frame[known], _rows_of(given, known)
+        learnt = learn_encoding(frame, None, drop=dropped, **options)
+    encoding = replace(learnt, is_unnamed=is_unnamed)
     found = encoding.encode(frame)
     model.encoding_, model.columns_ = encoding, names
     given = given if found.kept.all() else _rows_of(given, found.kept)
@@ -144,13 +148,22 @@ def _framed(X: Any) -> Any:
     return need_pandas().DataFrame(array, columns=[f"x{j}" for j in range(array.shape[1])])
 
 
-def _known_rows(y: Any, missing: str, is_named: bool) -> Any:
-    """Rows whose y is known, where y is a column and gaps are allowed; None if all are."""
-    if not is_named or not y.isna().any():
-        return None
-    if missing == "error":
-        raise ValueError(f"y is missing in {int(y.isna().sum())} of {len(y)} rows; missing='drop' leaves them out")
-    return y.notna().to_numpy()
+def _learn_or_refuse(frame: Any, y: Any, dropped: tuple[str, ...], options: Mapping[str, Any]) -> Any:
+    """The encoding; or columns that need a decision, missing cells and missing responses, in one message."""
+    from latlin.datasets.encoding import learn_encoding, refusal_of_gaps
+
+    said, learnt = [], None
+    try:
+        learnt = learn_encoding(frame, None, drop=dropped, **options)
+    except ValueError as error:
+        said.append(str(error))
+    used = frame.columns.drop(list(dropped)) if learnt is None else [column.name for column in learnt.columns]
+    said.append(refusal_of_gaps(frame[used]))
+    if y is not None and y.isna().any():
+        said.append(f"y is missing in {int(y.isna().sum())} of {len(y)} rows; missing='drop' leaves them out")
+    if any(said):
+        raise ValueError("; ".join(filter(None, said)))
+    return learnt
 
 
 def _rows_of(given: Mapping[str, Any], kept: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from latlin.inference.diagnosis.dispersion import BEYOND
@@ -13,6 +14,9 @@ from latlin.linear._stream import Streaming
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import Family
 
+#: families of counts without zeros of their own
+OF_COUNTS = ("poisson", "negative-binomial")
+
 
 class BayesianCountRegression(Dispersed, ExposedFamily):
     """Counts with mean exposure·exp(xᵀw + b), w_j ~ N(0, (prior_scale/sd_j)²), in a family that evidence can choose.
@@ -22,8 +26,8 @@ class BayesianCountRegression(Dispersed, ExposedFamily):
     family : str
         "auto", "poisson", "negative-binomial", "generalised-poisson", "zero-inflated-poisson",
         "zero-inflated-negative-binomial", "hurdle-poisson" or "hurdle-negative-binomial". "auto" fits Poisson and
-        negative binomial, and their zero-inflated families where these leave zeros unexplained, and keeps the one of
-        highest evidence; `family_` and `choice_` say which and why.
+        negative binomial, and their zero-inflated families where there are more zeros than Poisson's, and keeps
+        the simplest one whose log evidence is within one nat of the best; `family_` and `choice_` say which and why.
     dispersion : "auto" or float
         Of a negative binomial count with mean μ the variance is μ + dispersion·μ².
     probability : "auto" or float
@@ -34,7 +38,7 @@ class BayesianCountRegression(Dispersed, ExposedFamily):
         "auto", "laplace", "ep", "gkl", "map", or an object of `latlin.engines`.
     prior_scale : "auto", float or array of shape (n_features,)
         Prior standard deviation of a coefficient, for features of standard deviation one when `standardise`. "auto"
-        maximises the evidence.
+        learns it (see `hyperparameters`).
     ard : bool
         Learn one prior scale per feature (automatic relevance determination); needs prior_scale="auto".
     fit_intercept : bool
@@ -127,9 +131,15 @@ class BayesianCountRegression(Dispersed, ExposedFamily):
         self.probability = probability
         self.clustering = clustering
 
-    def _is_worth(self, name: str, best: Any) -> bool:
-        """Zeros need a family of their own only where there are more than the best family expects."""
-        return not name.startswith("zero-inflated") or best._more_zeros > BEYOND
+    def _is_worth(self, name: str, tried: Mapping[str, Any]) -> bool:
+        """Zeros need a family of their own only where there are more than Poisson's expects.
+
+        A negative binomial count may have explained them by its dispersion, at the price of the others.
+        """
+        if name == "zero-inflated-poisson":
+            return "poisson" not in tried or tried["poisson"]._more_zeros > BEYOND
+        best = max(tried, key=lambda each: tried[each].log_evidence_)
+        return name != "zero-inflated-negative-binomial" or best not in OF_COUNTS or tried[best]._more_zeros > BEYOND
 
 
 # --- Poisson regression: counts whose logarithmic rate is linear.
@@ -148,7 +158,7 @@ class BayesianPoissonRegression(Dispersed, Streaming, Exposed):
         "auto", "laplace", "ep", "gkl", "ai-kl", "map", or an object of `latlin.engines`.
     prior_scale : "auto", float or array of shape (n_features,)
         Prior standard deviation of a coefficient, for features of standard deviation one when `standardise`. "auto"
-        maximises the evidence.
+        learns it (see `hyperparameters`).
     ard : bool
         Learn one prior scale per feature (automatic relevance determination); needs prior_scale="auto".
     fit_intercept : bool

@@ -17,7 +17,8 @@ class BayesianGammaRegression(ExposedFamily):
     ----------
     family : {"gamma", "inverse-gaussian", "log-normal", "tweedie", "auto"}
         exp(xᵀw + b) is the mean of y, of "log-normal" its median. "tweedie" also takes zeros. "auto" fits the first
-        three and keeps the one of highest evidence; `family_` and `choice_` say which and why.
+        three and keeps the simplest one whose log evidence is within one nat of the best; `family_` and `choice_` say
+        which and why.
     shape : "auto" or float
         Of "gamma" the variance is μ²/shape, of "inverse-gaussian" μ³/shape.
     scale : "auto" or float
@@ -28,7 +29,7 @@ class BayesianGammaRegression(ExposedFamily):
         "auto", "laplace", "ep", "gkl", "map", or an object of `latlin.engines`.
     prior_scale : "auto", float or array of shape (n_features,)
         Prior standard deviation of a coefficient, for features of standard deviation one when `standardise`. "auto"
-        maximises the evidence.
+        learns it (see `hyperparameters`).
     ard : bool
         Learn one prior scale per feature (automatic relevance determination); needs prior_scale="auto".
     fit_intercept : bool

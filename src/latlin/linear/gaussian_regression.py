@@ -21,7 +21,7 @@ class BayesianLinearRegression(Streaming, Regression):
         "auto" is exact; any engine of `latlin.engines` can be named.
     prior_scale : "auto", float or array of shape (n_features,)
         Prior standard deviation of a coefficient, for features of standard deviation one when `standardise`. "auto"
-        maximises the evidence.
+        learns it (see `hyperparameters`).
     noise_scale : "auto" or float
         Standard deviation of the noise.
     ard : bool

@@ -14,6 +14,7 @@ from latlin.densities.density import Mixture, MixtureMarginals
 from latlin.distributed.blocks import Block
 from latlin.hyper.learn import Learnt, integrate, maximise
 from latlin.hyper.space import Evaluation
+from latlin.inference.diagnosis.diagnose import UNKNOWN
 from latlin.inference.gaussian_kl.class_rows import BlockClasses, Classes
 from latlin.inference.gaussian_kl.classes import ClassesFit, fit_coefficients
 from latlin.inference.model import LatentLinearModel, SiteFactor
@@ -48,9 +49,7 @@ DRAWS = 2000
 LEAST = 1e-12
 #: numbers that are made at a time
 NUMBERS = 2 * 10**6
-CAUTION = (
-    "this is one class of a joint fit, in which Gaussians stand for the likelihood: a diagnosis of it says nothing"
-)
+CAUTION = "this is one class of a joint fit, in which Gaussians stand for the likelihood, so that its draws say nothing"
 
 
 class JointClasses(Classification):
@@ -58,6 +57,7 @@ class JointClasses(Classification):
 
     #: name of the link
     _link_name: str
+    _has_residuals = False
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class JointClasses(Classification):
                 for part in learnt.components
             ]
             fit = fit_of(replace(learnt, components=tuple(of_class)), unknowns)
-            caution = fit.posterior.caution or ("rough", CAUTION)
+            caution = fit.posterior.caution or (UNKNOWN, CAUTION)
             fits.append(fit._replace(posterior=replace(fit.posterior, caution=caution)))
         return fits
 
@@ -223,7 +223,7 @@ class BayesianSoftmaxRegression(JointClasses):
     ----------
     prior_scale : "auto", float or array of shape (n_features,)
         Prior standard deviation of a coefficient, for features of standard deviation one when `standardise`; the same
-        for all classes. "auto" maximises the evidence.
+        for all classes. "auto" learns it (see `hyperparameters`).
     fit_intercept : bool
         Include one intercept per class, with a wide prior of its own.
     intercept_scale : float, optional
@@ -368,7 +368,7 @@ def _posterior(name: str, problem: LinearProblem, values: dict[str, Any], found:
         elapsed=ascent.elapsed,
         message=f"{name} of {len(found.densities)} classes together: {ascent.message}",
         sites=found.sites[k] if in_memory else None,
-        caution=("rough", CAUTION),
+        caution=(UNKNOWN, CAUTION),
     )
 
 

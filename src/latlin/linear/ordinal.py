@@ -30,14 +30,14 @@ class BayesianOrdinalRegression(Classification):
     link : {"probit", "logit"}
         F is the distribution function of the standard normal or of the logistic distribution.
     cuts : "auto" or array of shape (n_classes − 1,)
-        Cut points; "auto" maximises the evidence. They take the place of an intercept.
+        Cut points; "auto" learns them (see `hyperparameters`). They take the place of an intercept.
     order : sequence, optional
         The labels from lowest to highest; sorted unless given.
     engine : str or engine object
         "auto", "laplace", "ep", "gkl", "ai-kl", "map", or an object of `latlin.engines`.
     prior_scale : "auto", float or array of shape (n_features,)
         Prior standard deviation of a coefficient, for features of standard deviation one when `standardise`. "auto"
-        maximises the evidence.
+        learns it (see `hyperparameters`).
     ard : bool
         Learn one prior scale per feature (automatic relevance determination); needs prior_scale="auto".
     standardise : bool

@@ -23,7 +23,7 @@ class RobustRegression(Regression):
     ----------
     likelihood : {"student-t", "laplace", "cauchy"}
     noise_scale : "auto" or float
-        The noise family's own scale parameter; "auto" maximises the evidence.
+        The noise family's own scale parameter; "auto" learns it (see `hyperparameters`).
     df : "auto" or float
         Degrees of freedom of "student-t".
     engine : str or engine object
@@ -31,7 +31,7 @@ class RobustRegression(Regression):
         of `latlin.engines`.
     prior_scale : "auto", float or array of shape (n_features,)
         Prior standard deviation of a coefficient, for features of standard deviation one when `standardise`. "auto"
-        maximises the evidence.
+        learns it (see `hyperparameters`).
     ard : bool
         Learn one prior scale per feature (automatic relevance determination); needs prior_scale="auto".
     fit_intercept : bool
@@ -144,12 +144,12 @@ class BayesianQuantileRegression(Regression):
     quantile : float
         Between 0 and 1; ½ is the median.
     noise_scale : "auto" or float
-        Scale of the asymmetric Laplace density; "auto" maximises the evidence.
+        Scale of the asymmetric Laplace density; "auto" learns it (see `hyperparameters`).
     engine : str or engine object
         "auto", "ep", "gkl", "map", or an object of `latlin.engines`.
     prior_scale : "auto", float or array of shape (n_features,)
         Prior standard deviation of a coefficient, for features of standard deviation one when `standardise`. "auto"
-        maximises the evidence.
+        learns it (see `hyperparameters`).
     ard : bool
         Learn one prior scale per feature (automatic relevance determination); needs prior_scale="auto".
     fit_intercept : bool

@@ -39,14 +39,15 @@ class SparseRegression(Regression):
     prior_probability : "auto" or float
         Chance that a coefficient comes from the slab of "spike-and-slab".
     noise_scale : "auto" or float
-        Scale of the noise; "auto" maximises the evidence.
+        Scale of the noise; "auto" learns it (see `hyperparameters`).
     df : "auto" or float
         Degrees of freedom of the noise "student-t".
     engine : str or engine object
         "auto", "gkl", "ep", "lvb", "ai-kl", "map", or an object of `latlin.engines`; not "laplace" where there is a
         kink.
     prior_scale : "auto", float or array of shape (n_features,)
-        Scale of the prior, for features of standard deviation one when `standardise`. "auto" maximises the evidence.
+        Scale of the prior, for features of standard deviation one when `standardise`. "auto" learns it (see
+        `hyperparameters`).
     ard : bool
         Learn one prior scale per feature; needs prior_scale="auto".
     fit_intercept : bool

@@ -26,15 +26,15 @@ class BayesianSurvivalRegression(ChosenFamily):
     ----------
     family : {"weibull", "exponential", "log-logistic", "auto"}
         exp(xᵀw + b) is the scale of a Weibull time (63 % of events come before it), the mean of an exponential one, the
-        median of a log-logistic one. "auto" keeps the family of highest evidence; `family_` and `choice_` say which and
-        why.
+        median of a log-logistic one. "auto" keeps the simplest family whose log evidence is within one nat of the
+        best; `family_` and `choice_` say which and why.
     shape : "auto" or float
         Of "weibull" times: above one the hazard grows. Of "log-logistic" times: log time has scale 1/shape.
     engine : str or engine object
         "auto", "laplace", "ep", "gkl", "map", or an object of `latlin.engines`.
     prior_scale : "auto", float or array of shape (n_features,)
         Prior standard deviation of a coefficient, for features of standard deviation one when `standardise`. "auto"
-        maximises the evidence.
+        learns it (see `hyperparameters`).
     ard : bool
         Learn one prior scale per feature (automatic relevance determination); needs prior_scale="auto".
     fit_intercept : bool

@@ -15,11 +15,10 @@ from latlin.distributed.blocks import with_dense_rows
 from latlin.distributed.checkpoints import CheckpointFiles, digest_of, signature
 from latlin.distributed.opening import is_blocked, open_blocks, refuse_checkpoint, remember_columns, rowwise
 from latlin.mixture import settings
-from latlin.mixture.block_rows import read_rows
 from latlin.mixture.climbs import Climb, EuclideanClimb, NaturalClimb, make_climb
 from latlin.mixture.fitting import MixtureFit, Recorder, check_truth, fit_mixture, learn_scale, record_starts
 from latlin.mixture.fixed import RootBelief
-from latlin.mixture.model import Belief, Mixture
+from latlin.mixture.model import Belief, Mixture, read_rows
 from latlin.mixture.monte_carlo import importance_bound
 from latlin.mixture.priors import SAMPLE, SampledRows, make_sample, seed_labels, summarise
 from latlin.mixture.schedules import StepRule

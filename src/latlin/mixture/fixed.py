@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from latlin.densities.conjugate import gaussian_kl
 from latlin.mixture.kernels import diagonal_joint, diagonal_pass, full_joint
 from latlin.mixture.model import Belief, Mixture
-from latlin.mixture.moments import ComponentMoments, from_reference, inverse
+from latlin.mixture.moments import ComponentMoments, Separate, from_reference, inverse
 from latlin.mixture.moments import root as root_of
-from latlin.mixture.surgery import Separate
 from latlin.mixture.sweep import CompleteRows, mapped, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
@@ -68,7 +67,7 @@ class KnownCovariance:
         return np.asarray(weight @ np.square(delta @ self.whitener.T).sum(axis=1))
 
     @property
-    def surgery(self) -> Separate:
+    def split_merge(self) -> Separate:
         return Separate()
 
     def gather(self, parts: list[Array]) -> Array:

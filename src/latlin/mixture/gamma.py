@@ -17,8 +17,7 @@ from scipy.special import gammaln
 
 from latlin.densities.conjugate import gamma_expected_log, gamma_kl, precision_weighted_kl
 from latlin.mixture.kernels import diagonal_joint, diagonal_pass
-from latlin.mixture.moments import ComponentMoments, from_reference
-from latlin.mixture.surgery import Separate
+from latlin.mixture.moments import ComponentMoments, Separate, from_reference
 from latlin.mixture.sweep import CompleteRows, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
@@ -47,7 +46,7 @@ class _GammaPrior:
         return len(self.prior_mean)
 
     @property
-    def surgery(self) -> Separate:
+    def split_merge(self) -> Separate:
         return Separate()
 
     def gather(self, parts: list[Array]) -> Array:

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.mixture.kernels import incomplete_pass
-from latlin.mixture.moments import ComponentMoments, SecondMoments
-from latlin.mixture.surgery import Surgery
+from latlin.mixture.moments import ComponentMoments, SecondMoments, SplitMerge
 from latlin.numerics.linalg import Array
 from latlin.numerics.threads import thread_count
 
@@ -34,7 +33,7 @@ class CovarianceStructure(SecondMoments, Protocol[Params]):
     def dim(self) -> int: ...
 
     @property
-    def surgery(self) -> Surgery:
+    def split_merge(self) -> SplitMerge:
         """How components are merged and split."""
 
     def posterior(self, moments: ComponentMoments) -> Params:

@@ -19,9 +19,8 @@ from scipy.special import gammaln
 
 from latlin.densities.conjugate import precision_weighted_kl, wishart_expected_log_det, wishart_kl
 from latlin.mixture.kernels import diagonal_joint, full_joint, full_pass, pooled_pass
-from latlin.mixture.moments import ComponentMoments, from_reference, inverse, log_det_of_root
+from latlin.mixture.moments import ComponentMoments, Pooled, Separate, from_reference, inverse, log_det_of_root
 from latlin.mixture.moments import root as root_of
-from latlin.mixture.surgery import Pooled, Separate
 from latlin.mixture.sweep import CompleteRows, mapped, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
@@ -142,7 +141,7 @@ class WishartPrecision(_WishartPrior):
         return weight[:, None, None] * delta[:, :, None] * delta[:, None, :]
 
     @property
-    def surgery(self) -> Separate:
+    def split_merge(self) -> Separate:
         return Separate()
 
     def gather(self, parts: list[Array]) -> Array:
@@ -192,7 +191,7 @@ class Tied(_WishartPrior):
         return self.scatter_of(delta, weight)
 
     @property
-    def surgery(self) -> Pooled:
+    def split_merge(self) -> Pooled:
         return Pooled()
 
     def gather(self, parts: list[Array]) -> Array:

@@ -26,7 +26,7 @@ NULL = 1e-6
 SUSPECT = 1e-8
 
 
-class Grounded(NamedTuple):
+class HeldPrecision(NamedTuple):
     """Q + weight·UUᵀ, positive definite, U the coordinates that are held."""
 
     held: NDArray[np.int64]
@@ -34,7 +34,7 @@ class Grounded(NamedTuple):
     factor: SparseCholesky
 
 
-def hold_coordinates(analysis: Analysis, values: Array, most: int, suspect: float = SUSPECT) -> Grounded | None:
+def hold_coordinates(analysis: Analysis, values: Array, most: int, suspect: float = SUSPECT) -> HeldPrecision | None:
     """Hold at most `most` coordinates, one after the other where a pivot is no number or next to nothing.
 
     Parameters
@@ -48,7 +48,7 @@ def hold_coordinates(analysis: Analysis, values: Array, most: int, suspect: floa
 
     Returns
     -------
-    Grounded or None
+    HeldPrecision or None
         None where more coordinates would have to be held.
     """
     weight = float(values[analysis.diagonal].mean())
@@ -59,7 +59,7 @@ def hold_coordinates(analysis: Analysis, values: Array, most: int, suspect: floa
             shares = factor.pivots / values[analysis.diagonal]
             place = int(np.argmin(shares))
             if len(held) == most or shares[place] >= suspect:
-                return Grounded(analysis.order[np.array(held, np.int64)], weight, factor)
+                return HeldPrecision(analysis.order[np.array(held, np.int64)], weight, factor)
         if len(held) == most or place in held or not weight > 0.0:
             return None
         values = values if held else values.copy()
@@ -91,7 +91,7 @@ def generalised_log_det(precision: sparse.csr_array, rank: int, name: str) -> fl
     return found.factor.log_det - missing * float(np.log(found.weight)) + float(log_norms)
 
 
-def _null_space(found: Grounded, dim: int) -> Array:
+def _null_space(found: HeldPrecision, dim: int) -> Array:
     """N = cQ′⁻¹U."""
     units = np.zeros((dim, len(found.held)))
     units[found.held, np.arange(len(found.held))] = found.weight

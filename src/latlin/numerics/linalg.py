@@ -192,6 +192,8 @@ def gram(rows: Array, weights: Array | None = None, *, block: int = BLOCK) -> Ar
     total = np.zeros((d, d), order="F")
     if weights is None:
         return blas.dsyrk(1.0, rows.T, beta=1.0, c=total, overwrite_c=1)
+    if n and weights.max() < 0.0:
+        return np.negative(gram(rows, -weights, block=block))
     root, negative = np.sqrt(np.abs(weights)), weights < 0.0
     buffer = np.empty((min(block, n), d))
     for start in range(0, n, block):
@@ -203,6 +205,26 @@ def gram(rows: Array, weights: Array | None = None, *, block: int = BLOCK) -> Ar
             # what is negative was added and goes away twice
             total = blas.dsyrk(-2.0, scaled[below].T, beta=1.0, c=total, overwrite_c=1)
     return total
+
+
+#: largest entry up to which a Gram matrix in single precision is near enough for a step that a search safeguards
+SINGLE = 1e5
+
+
+def rough_gram(rows: Array, weights: Array, *, block: int = BLOCK) -> Array:
+    """As `gram`, to seven digits of its largest entry; to all where a weight is negative or an entry large."""
+    n, d = rows.shape
+    if np.any(weights < 0.0):
+        return gram(rows, weights, block=block)
+    total = np.zeros((d, d), dtype=np.float32, order="F")
+    root, buffer = np.sqrt(weights), np.empty((min(block, n), d), dtype=np.float32)
+    with np.errstate(over="ignore"):
+        for start in range(0, n, block):
+            part = buffer[: min(block, n - start)]
+            np.multiply(rows[start : start + block], root[start : start + block, None], out=part, casting="same_kind")
+            total = blas.ssyrk(1.0, part.T, beta=1.0, c=total, overwrite_c=1)
+    largest = np.diagonal(total).max(initial=0.0)
+    return total.astype(float, order="F") if largest <= SINGLE else gram(rows, weights, block=block)
 
 
 def whitened_squares(c: Array, rows: Array, *, block: int = BLOCK) -> Array:

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import eigh_tridiagonal
 
-from latlin.numerics.arrays import Array
-from latlin.numerics.special import LOG_SQRT_2PI
+from latlin.numerics.arrays import LOG_SQRT_2PI, Array
 
 Regions = Sequence[tuple[ArrayLike, ArrayLike]]
 

@@ -2,7 +2,7 @@
 
 A compiled function that holds an address cannot be kept on disk, so addresses are arguments: `ROUTINES` is an array of
 them. Matrices are column-major parts of one-dimensional arrays, given by the address of their first entry; sizes and
-letters stand in small arrays (`Desk`), because Fortran wants their addresses.
+letters stand in small arrays (`Workspace`), because Fortran wants their addresses.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 from scipy.linalg import cython_blas, cython_lapack
-
-from latlin.numerics.arrays import Array
 
 #: places in `ROUTINES`
 GEMM, SYMM, TRSM, POTRF, POTRI = range(5)
@@ -44,17 +42,17 @@ ROUTINES = np.array(
 )
 
 
-class Desk(NamedTuple):
+class Workspace(NamedTuple):
     """Where arguments are put: letters "LUNTR", whole numbers and two factors."""
 
     letters: NDArray[np.uint8]
     numbers: NDArray[np.int32]
-    factors: Array
+    factors: NDArray[np.float64]
 
 
-def make_workspace() -> Desk:
-    """A desk of one's own; threads do not share it."""
-    return Desk(np.frombuffer(b"LUNTR", np.uint8).copy(), np.zeros(8, np.int32), np.zeros(2))
+def make_workspace() -> Workspace:
+    """A new one; threads do not share it."""
+    return Workspace(np.frombuffer(b"LUNTR", np.uint8).copy(), np.zeros(8, np.int32), np.zeros(2))
 
 
 def _call_routine(context: Any, address: Any, pointers: Any) -> Any:
@@ -75,7 +73,7 @@ _call: Any = intrinsic(_call_routine)
 
 @njit(cache=True)
 def times_transposed(
-    routines: NDArray[np.int64], d: Desk, m: int, n: int, k: int, a: int, b: int, lead: int, c: int
+    routines: NDArray[np.int64], d: Workspace, m: int, n: int, k: int, a: int, b: int, lead: int, c: int
 ) -> None:
     """C ← ABᵀ for A m×k and B n×k with one leading dimension, C m×n."""
     letter, number, factor = d.letters.ctypes.data, d.numbers.ctypes.data, d.factors.ctypes.data
@@ -103,7 +101,7 @@ def times_transposed(
 
 @njit(cache=True)
 def subtract_transposed_times(
-    routines: NDArray[np.int64], d: Desk, n: int, k: int, a: int, lead_a: int, b: int, c: int, lead: int
+    routines: NDArray[np.int64], d: Workspace, n: int, k: int, a: int, lead_a: int, b: int, c: int, lead: int
 ) -> None:
     """C ← C − AᵀB for A and B k×n, C n×n; b and c share the leading dimension `lead`."""
     letter, number, factor = d.letters.ctypes.data, d.numbers.ctypes.data, d.factors.ctypes.data
@@ -131,7 +129,7 @@ def subtract_transposed_times(
 
 @njit(cache=True)
 def minus_symmetric_times(
-    routines: NDArray[np.int64], d: Desk, m: int, n: int, a: int, b: int, c: int, lead: int
+    routines: NDArray[np.int64], d: Workspace, m: int, n: int, a: int, b: int, c: int, lead: int
 ) -> None:
     """C ← −AB for a symmetric A m×m (lower triangle) and B m×n, both without gaps; C has leading dimension `lead`."""
     letter, number, factor = d.letters.ctypes.data, d.numbers.ctypes.data, d.factors.ctypes.data
@@ -146,7 +144,7 @@ def minus_symmetric_times(
 @njit(cache=True)
 def solve_right(
     routines: NDArray[np.int64],
-    d: Desk,
+    d: Workspace,
     m: int,
     n: int,
     triangle: int,
@@ -167,7 +165,7 @@ def solve_right(
 
 
 @njit(cache=True)
-def factorise_lower(routines: NDArray[np.int64], d: Desk, n: int, a: int, lead: int) -> int:
+def factorise_lower(routines: NDArray[np.int64], d: Workspace, n: int, a: int, lead: int) -> int:
     """A ← its lower Cholesky factor; returns the column without a positive pivot, or −1."""
     number = d.numbers.ctypes.data
     d.numbers[0], d.numbers[1], d.numbers[2] = n, lead, 0
@@ -176,7 +174,7 @@ def factorise_lower(routines: NDArray[np.int64], d: Desk, n: int, a: int, lead: 
 
 
 @njit(cache=True)
-def invert_lower(routines: NDArray[np.int64], d: Desk, n: int, a: int, lead: int) -> None:
+def invert_lower(routines: NDArray[np.int64], d: Workspace, n: int, a: int, lead: int) -> None:
     """The lower Cholesky factor in A ← the lower triangle of the inverse of the matrix it is the factor of."""
     number = d.numbers.ctypes.data
     d.numbers[0], d.numbers[1], d.numbers[2] = n, lead, 0

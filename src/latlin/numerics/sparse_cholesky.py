@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.numerics import banded, elimination, supernodes
-from latlin.numerics.arrays import Array, all_finite
+from latlin.numerics.arrays import Array, all_finite, room
 from latlin.numerics.banded import Band
-from latlin.numerics.memory import room
 from latlin.numerics.minimum_degree import dense_nodes, independent_nodes, minimum_degree
 from latlin.numerics.routines import ROUTINES, make_workspace
 from latlin.numerics.stored import storable

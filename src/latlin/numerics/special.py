@@ -17,7 +17,7 @@ from numba.extending import intrinsic
 from numpy.typing import ArrayLike
 from scipy import special
 
-from latlin.numerics.arrays import Array
+from latlin.numerics.arrays import LOG_SQRT_2PI, Array
 
 # --- exp, log(1 + ·) and log σ as polynomials that the compiler vectorises; calls of the library's it does not.
 #
@@ -149,7 +149,6 @@ def exponentiate(x: Array, size: int, shifted: Array) -> None:
         x[b] *= shifted[b]
 
 
-LOG_SQRT_2PI = 0.5 * float(np.log(2.0 * np.pi))
 #: numbers from which a compiled loop is worth its start
 LONG = 2**15
 SQRT_2 = float(np.sqrt(2.0))

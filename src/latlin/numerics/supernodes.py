@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from latlin.numerics.arrays import Array
 from latlin.numerics.elimination import ROUNDING, row_in
 from latlin.numerics.routines import (
-    Desk,
+    Workspace,
     factorise_lower,
     invert_lower,
     minus_symmetric_times,
@@ -36,7 +36,7 @@ SMALL = 1e-100
 @njit(cache=True, nogil=True)
 def factorise(
     panels: Array, diagonal: Array, first: Index, begin: Index, rows: Index, place: Index, of: Index,
-    routines: Index, d: Desk, buffer: Array,
+    routines: Index, d: Workspace, buffer: Array,
 ) -> int:  # fmt: skip
     """The panels of A ← those of L; returns the first column without a positive pivot, or −1."""
     runs, n = len(first) - 1, len(of)
@@ -70,7 +70,7 @@ def factorise(
 @njit(cache=True)
 def _subtract(
     below: int, s: int, panels: Array, first: Index, begin: Index, rows: Index, place: Index, where: Index,
-    start: int, routines: Index, d: Desk, buffer: Array,
+    start: int, routines: Index, d: Workspace, buffer: Array,
 ) -> int:  # fmt: skip
     """Take the share of supernode `below` from the panel of s; returns its first row beyond the columns of s."""
     own, height = begin[s + 1] - begin[s], begin[below + 1] - begin[below]
@@ -98,7 +98,7 @@ def _subtract(
 
 
 @njit(cache=True)
-def _factorise_panel(panels: Array, base: int, width: int, height: int, routines: Index, d: Desk) -> int:
+def _factorise_panel(panels: Array, base: int, width: int, height: int, routines: Index, d: Workspace) -> int:
     """L in the place of a panel; returns the column without a positive pivot, or −1."""
     if width == 1:
         if not panels[base] > 0.0:
@@ -118,7 +118,7 @@ def _factorise_panel(panels: Array, base: int, width: int, height: int, routines
 @njit(cache=True, nogil=True)
 def invert(
     panels: Array, inverse: Array, first: Index, begin: Index, rows: Index, place: Index, of: Index,
-    routines: Index, d: Desk, square: Array, turned: Array,
+    routines: Index, d: Workspace, square: Array, turned: Array,
 ) -> None:  # fmt: skip
     """Entries of A⁻¹ on the pattern of L, from the last supernode to the first (Takahashi 1973; Rue and Held 2005).
 

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import blas
 
-from latlin.numerics.arrays import Array
+from latlin.numerics.arrays import Array, room
 from latlin.numerics.elimination import entry_of, find_entries
-from latlin.numerics.memory import room
 from latlin.numerics.threads import run_together, share_out, threads_for
 
 Index = NDArray[np.int64]
@@ -227,9 +226,8 @@ class WeightedGram:
         run_together(add_pairs, [(*edge, *arrays, totals[i]) for i, edge in enumerate(pairwise(edges))])
         total = totals[0] if threads == 1 else totals.sum(axis=0)
         if len(thin.full):
-            i, j = np.tril_indices(len(thin.full))
-            # XᵀΓX
-            total[self._places.corner[i, j]] += blas.dgemm(1.0, thin.X.T * weights, thin.X.T, trans_b=True)[i, j]
+            # XᵀΓX; an entry off the diagonal is set twice, to the same sum
+            total[self._places.corner] += blas.dgemm(1.0, thin.X.T * weights, thin.X.T, trans_b=True)
         return total
 
     def squares(self, values: Array) -> Array:

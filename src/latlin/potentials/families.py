@@ -195,9 +195,9 @@ FAMILIES: dict[str, Family] = {
     "probit": Family(Probit(1.0), "share"),
     "poisson": Family(Poisson(0.0), "log", wider="negative-binomial"),
     "negative-binomial": Family(NegativeBinomial(0.0, 1.0), "log"),
-    "zero-inflated-poisson": Family(ZeroInflated(Poisson(0.0), 0.2), "log"),
+    "zero-inflated-poisson": Family(ZeroInflated(Poisson(0.0), 0.2), "log", wider="zero-inflated-negative-binomial"),
     "zero-inflated-negative-binomial": Family(ZeroInflated(NegativeBinomial(0.0, 1.0), 0.2), "log"),
-    "hurdle-poisson": Family(Hurdle(Poisson(0.0), 0.3), "log"),
+    "hurdle-poisson": Family(Hurdle(Poisson(0.0), 0.3), "log", wider="hurdle-negative-binomial"),
     "hurdle-negative-binomial": Family(Hurdle(NegativeBinomial(0.0, 1.0), 0.3), "log"),
     "generalised-poisson": Family(GeneralisedPoisson(0.0, 0.3), "log"),
     "binomial": Family(Binomial(0.0, 1.0), "share", ("successes", "trials"), wider="beta-binomial"),
@@ -219,6 +219,16 @@ def named(name: str, known: Mapping[str, Any] = FAMILIES, argument: str = "famil
     if not isinstance(name, str) or name not in known:
         raise ValueError(f"{argument} must be one of {', '.join(known)}, got {name!r}")
     return known[name]
+
+
+def wider_than(potential: Potential) -> str:
+    """The family to try where observations vary more than those of this potential, empty where it can adapt."""
+
+    def kind(block: Any) -> tuple[type, type]:
+        return type(block), type(getattr(block, "base", None))
+
+    found = [family.wider for family in FAMILIES.values() if kind(family.template) == kind(potential)]
+    return found[0] if found else ""
 
 
 #: families by what they describe, from the simplest on

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
+from latlin.numerics.arrays import LOG_SQRT_2PI
 from latlin.numerics.options import float_array
 from latlin.numerics.quadrature import gaussian_nodes
-from latlin.numerics.special import LOG_SQRT_2PI
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import finite, fractions, positive, refuse, refuse_overflow
 from latlin.potentials.ranges import Positive, UnitInterval

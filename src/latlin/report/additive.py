@@ -2,17 +2,309 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+import re
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import chi2
 
-from latlin.report.additive_words import BINARY, AdditiveFacts, describe_additive, readable, response_words
+from latlin.diagnostics.model_checks import Check, ModelChecks, check_baseline, check_calibration, check_coverage
+from latlin.numerics.alerts import MisfitWarning
+from latlin.numerics.arrays import Array
 from latlin.report.charts import Chart, strip
 from latlin.report.markup import figure, number, opening, page_of, paragraph, section, table, text
 from latlin.report.sections import checks_table
-from latlin.report.technical import technical_part
-from latlin.report.words import coefficient_words
+from latlin.report.words import coefficient_words, compared_words, technical_part
 from latlin.version import __version__
+
+# --- An additive model in plain words: clear effects, how much groups differ, how well rows are predicted, checks.
+
+#: families with two outcomes per row, and families of whole numbers
+BINARY, WHOLE = ("bernoulli", "logistic", "probit", "cloglog"), ("poisson", "binomial", "negative-binomial")
+#: the name of the coefficient of a level: column[T.level], C(column)[T.level]
+LEVEL = re.compile(r"^(?:C\()?(?P<column>[^\[\]:()]+)\)?\[(?:T\.)?(?P<level>.+)\]$")
+#: levels named at most; a standard deviation whose interval is wider than this factor may be nearly zero
+NAMED, OPEN = 6, 20.0
+#: joint probability below which the levels of a column differ
+CHANCE = 0.1
+#: draws that check an approximation where no number is given
+DRAWS = 4000
+
+
+class AdditiveFacts(NamedTuple):
+    """What is said of an additive model besides its numbers."""
+
+    sentences: list[str]
+    checks: ModelChecks
+    loo: str = ""
+    approximation: str = ""
+
+    def to_card(self) -> dict[str, Any]:
+        """The same as JSON."""
+        checks = [[c.name, bool(c.passed), c.sentence, c.remedy] for c in self.checks.checks]
+        return {"sentences": self.sentences, "checks": checks, "loo": self.loo, "approximation": self.approximation}
+
+    @classmethod
+    def from_card(cls, card: dict[str, Any]) -> AdditiveFacts:
+        """What `to_card` wrote."""
+        checks = ModelChecks(tuple(Check(*one) for one in card.get("checks", ())))
+        loo, approximation = str(card.get("loo", "")), str(card.get("approximation", ""))
+        return cls(list(card.get("sentences", ())), checks, loo, approximation)
+
+    def conclusion(self) -> list[str]:
+        """The sentences, then the two verdicts."""
+        verdicts = [str(self.checks)] if self.checks.checks else []
+        if self.approximation:
+            word, _, reason = self.approximation.partition(": ")
+            verdicts.append(f"Approximation: {word}" + ("." if word == "accurate" else f": {reason}."))
+        doubt = [self.checks.doubt] if self.sentences and self.checks.doubt else []
+        return [*self.sentences, *doubt, *verdicts]
+
+
+def describe_additive(model: Any, frame: Any = None, draws: int = DRAWS) -> AdditiveFacts:
+    """The words of a fitted `AdditiveModel`.
+
+    Parameters
+    ----------
+    model : AdditiveModel
+    frame : table, optional
+        The rows it was fitted to. They are fitted once more without terms, to see whether the terms predict better.
+    draws : int
+        For the check of the approximation.
+    """
+    sentences = [*_coefficients(model, response_words(model, frame)), *_terms(model)]
+    try:
+        loo = model.loo()
+    except ValueError:
+        # rows in blocks, a model of a file, or an engine without stand-ins of sites
+        return AdditiveFacts(sentences, ModelChecks((*_of_family(model), *_bounds(model))))
+    checks = [*_of_family(model), *_held_out(model, loo), *_bounds(model)]
+    if frame is not None and (baseline := _fit_without_terms(model, frame)) is not None:
+        total, error = loo.compare(baseline.loo())
+        rows = len(loo.pointwise)
+        check = check_baseline(total / rows, error / rows, rows)
+        said = f"predicted {compared_words(total / rows, error / rows, rows)} than by a model without these terms"
+        sentences.append(f"Rows that are left out one by one are {said}.")
+        checks.append(check)
+    return AdditiveFacts(sentences, ModelChecks(tuple(checks)), repr(loo), _approximation(model, draws))
+
+
+def _approximation(model: Any, draws: int) -> str:
+    """The verdict on the posterior and its reason; empty where it cannot be checked."""
+    try:
+        return str(model.posterior_.diagnose(draws, random_state=0)).splitlines()[0]
+    except ValueError:
+        return ""
+
+
+def response_words(model: Any, frame: Any = None) -> str:
+    """What coefficients act on, in words: the response, its expected value, or a probability.
+
+    Examples
+    --------
+    >>> from latlin.additive import AdditiveModel
+    >>> response_words(AdditiveModel("visits ~ age", family="poisson"))
+    'the expected value of visits'
+    """
+    target = response_of(model).partition("|")[0].strip()
+    if model.family in (*BINARY, "binomial"):
+        labels = sorted({str(value) for value in frame[target]}) if frame is not None and target in frame else []
+        return f"the probability of {target}" + (f" = {labels[1]}" if len(labels) == 2 else "")
+    return target if model.family in ("gaussian", "linear", "student-t") else f"the expected value of {target}"
+
+
+def response_of(model: Any) -> str:
+    """The left-hand side of the formula."""
+    return str(model.formula).partition("~")[0].strip() if model.formula else str(model.response)
+
+
+def _fit_without_terms(model: Any, frame: Any) -> Any:
+    """A model of the same rows with an intercept and the same offsets, or None where there is nothing to leave out."""
+    if not model.formula or (model.term_names_ == ["fixed"] and len(model.effects().rows) < 2):
+        return None
+    offsets = re.findall(r"offset\((?:[^()]|\([^()]*\))*\)", model.formula)
+    formula = " + ".join([f"{response_of(model)} ~ 1", *offsets])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MisfitWarning)
+        return type(model)(formula, model.family, engine=model.engine).fit(frame)
+
+
+def readable(name: str) -> str:
+    """The name of a coefficient for a sentence.
+
+    Examples
+    --------
+    >>> readable("variety[T.Brio]"), readable("x:C(year)[T.2020]")
+    ('variety Brio', 'x:year 2020')
+    """
+    parts = [LEVEL.match(part) for part in name.split(":")]
+    return ":".join(
+        f"{m['column']} {m['level']}" if m else part for m, part in zip(parts, name.split(":"), strict=True)
+    )
+
+
+def _coefficients(model: Any, what: str) -> list[str]:
+    """What the response rises and falls with; columns of levels once; what an interaction makes conditional is said."""
+    if "fixed" not in model.term_names_:
+        return []
+    rows = [row for row in model.effects().rows if row["name"] != "Intercept"]
+    crossed = [row for row in rows if ":" in row["name"]]
+    conditional = {_stem(part) for row in crossed for part in row["name"].split(":")}
+    columns: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        if row not in crossed and _stem(row["name"]) not in conditional:
+            columns.setdefault(_stem(row["name"]), []).append(row)
+    found: dict[str, list[str]] = {}
+    for name, lines in columns.items():
+        verb, words = _effect(model, name, lines)
+        found.setdefault(verb, []).append(words)
+    said = [f"{verb} {_listed(names)}" for verb, names in found.items() if verb]
+    alone = len(columns) == 1 and not crossed and len(model.term_names_) == 1
+    given = what.replace("the ", "The ", 1) if alone else f"Given the other terms, {what}"
+    sentences = [f"{given} {', '.join(said)}."] if said else []
+    if "" in found:
+        sentences.append(f"No clear effect: {_listed(found[''])}.")
+    if crossed:
+        sure = [readable(row["name"]) for row in crossed if row["low"] > 0.0 or row["high"] < 0.0]
+        shown = f"clear: {_listed(sure)}" if sure else "none is clear"
+        more = "the effect of one depends on the other, so read them together"
+        sentences.append(f"{_listed(sorted(conditional))} interact ({shown}): {more}.")
+    return [" ".join(sentences)] if sentences else []
+
+
+def _effect(model: Any, name: str, lines: list[dict[str, Any]]) -> tuple[str, str]:
+    """A verb, empty where nothing is clear, and what it is said of."""
+    if len(lines) > 1:
+        p = _joint(model, name)
+        return ("differs between the levels of", f"{name} (joint p = {p:.1g})") if p < CHANCE else ("", name)
+    (row,) = lines
+    if row["low"] <= 0.0 <= row["high"]:
+        return "", name
+    is_level = LEVEL.match(row["name"])
+    if not is_level:
+        return "rises with" if row["low"] > 0.0 else "falls with", name
+    return "is higher for" if row["low"] > 0.0 else "is lower for", f"{name} {is_level['level']}{_against(model, name)}"
+
+
+def _against(model: Any, name: str) -> str:
+    """The level that the other one of a column is compared with."""
+    try:
+        (pair,) = model.contrasts(name).names
+    except ValueError:
+        return ""
+    found = LEVEL.match(pair.rpartition(" - ")[2])
+    return f" than for {found['level']}" if found else ""
+
+
+def _stem(name: str) -> str:
+    found = LEVEL.match(name)
+    return found["column"].strip() if found else name
+
+
+def _joint(model: Any, name: str) -> float:
+    """Probability content outside the region of equal density that touches "all levels are the same".
+
+    With differences dᵢ from the first level and cov(dᵢ, dⱼ) = (vᵢ₀ + vⱼ₀ − vᵢⱼ)/2, it is P(χ² > dᵀC⁻¹d).
+    """
+    try:
+        pairs = model.contrasts(name).rows
+    except ValueError:
+        return math.nan
+    count = round(0.5 * (1.0 + math.sqrt(1.0 + 8.0 * len(pairs))))
+    later, earlier = np.tril_indices(count, -1)
+    variance = np.zeros((count, count))
+    variance[later, earlier] = variance[earlier, later] = [row["sd"] ** 2 for row in pairs]
+    d = np.array([row["mean"] for row, first in zip(pairs, earlier, strict=True) if first == 0])
+    C = 0.5 * (variance[1:, :1] + variance[:1, 1:] - variance[1:, 1:])
+    return float(chi2.sf(d @ np.linalg.solve(C, d), len(d)))
+
+
+def _terms(model: Any) -> list[str]:
+    """How much the levels of groups differ, and where curves go."""
+    spread = {row["name"]: row for row in model.hyperparameters_.rows}
+    said = []
+    for name in model.term_names_:
+        if name == "fixed":
+            continue
+        try:
+            # 99 %: the two ends of a centred line are one number, and many places are looked at
+            x, found = model.curve(name, coverage=0.99)
+        except ValueError:
+            said += _group(model, name, spread.get(f"sd({name})"))
+        else:
+            said.append(_curve(name, x, found))
+    return said
+
+
+def _group(model: Any, name: str, learnt: Any) -> list[str]:
+    rows = [row for row in model.effects(name).rows if row["name"].startswith(f"{name}[")]
+    if learnt is None or not rows:
+        return []
+    low, high, mean = learnt["5%"], learnt["95%"], learnt["mean"]
+    scale = "" if model.family in ("gaussian", "linear", "student-t") else ", on the scale of the coefficients"
+    size = f"standard deviation {number(mean, 2)}, 90 % interval {number(low, 2)} to {number(high, 2)}{scale}"
+    if low <= 0.0 or high / low > OPEN:
+        return [f"Whether the {len(rows)} levels of {name} differ at all is not clear ({size})."]
+    ends = sorted(rows, key=lambda row: row["mean"])
+    bottom, top = ends[0], ends[-1]
+    clear = top["low"] > 0.0 and bottom["high"] < 0.0
+    names = [row["name"].removeprefix(f"{name}[").removesuffix("]") for row in (top, bottom)]
+    which = f" Highest: {names[0]}; lowest: {names[1]}." if clear else ""
+    return [f"The {len(rows)} levels of {name} differ ({size}).{which}"]
+
+
+def _curve(name: str, x: Array, found: Any) -> str:
+    low, mean, high = (np.asarray(found.column(key)) for key in ("low", "mean", "high"))
+    if np.max(low) <= np.min(high):
+        return f"{name}: a level line lies within the band, so the data do not show clearly that it changes."
+    top, bottom = (number(float(x[k]), 3) for k in (np.argmax(mean), np.argmin(mean)))
+    return f"{name} is highest near {top} and lowest near {bottom}, a change of {number(float(np.ptp(mean)), 2)}."
+
+
+def _of_family(model: Any) -> tuple[Check, ...]:
+    """Whether counts vary as their family says."""
+    return tuple(getattr(model, "family_checks_", ()))
+
+
+def _held_out(model: Any, loo: Any) -> list[Check]:
+    """Coverage of rows that were left out, or calibration of their probabilities."""
+    pit = np.asarray(loo.pit)
+    if len(pit) < 20 or not np.all(np.isfinite(pit)):
+        return []
+    if model.family in BINARY and "|" not in response_of(model):
+        # the middle of its step is ½ P(0) for a 0 and 1 − ½ P(1) for a 1
+        happened = pit > 0.5
+        return [check_calibration(happened.astype(float), np.where(happened, 2.0 * (1.0 - pit), 1.0 - 2.0 * pit))]
+    if model.family not in ("gaussian", "linear", "student-t"):
+        step = np.exp(np.minimum(loo.pointwise, 0.0)) if _is_whole(model) else 0.0
+        pit = pit + step * (np.random.default_rng(0).random(len(pit)) - 0.5)
+    return [check_coverage(np.clip(pit, 0.0, 1.0))]
+
+
+def _is_whole(model: Any) -> bool:
+    name = str(model.family)
+    return name in WHOLE or any(word in name for word in ("poisson", "binomial"))
+
+
+def _bounds(model: Any) -> list[Check]:
+    """Whether a hyperparameter stopped at the end of its range."""
+    rows = list(getattr(model.hyperparameters_, "rows", ()))
+    if not rows:
+        return []
+    stuck = [row["name"] for row in rows if row.get("at_bound")]
+    if not stuck:
+        return [Check("hyperparameters", True, "no hyperparameter is at the end of its range")]
+    remedy = "Give it a prior (priors={…}), or leave out the term that it belongs to"
+    return [Check("hyperparameters", False, f"{_listed(stuck)} ended at the end of its range", remedy)]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names in a sentence, the first few of many."""
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+
 
 #: levels of a term shown at most
 MOST = 40
@@ -35,7 +327,8 @@ def render_additive(model: Any, title: str | None = None, facts: AdditiveFacts |
     if "fixed" in model.term_names_:
         family = {"gaussian": "linear", "bernoulli": "logistic"}.get(model.family, model.family)
         labels = model.classes_ if family in BINARY else None
-        meaning = coefficient_words(family, response_words(model), "a success" if labels is None else str(labels[1]))
+        one = f"{response_of(model)} = 1" if family in BINARY else "a success"
+        meaning = coefficient_words(family, response_words(model), one if labels is None else str(labels[1]))
         rows = model.effects().rows
         named = [f"{label} ({column})" for column, label in model.references_.items()]
         first = ", ".join(named) or "the first level of its column"

@@ -1,12 +1,13 @@
-"""What a model without features says of new rows: learnt from summaries of the target that add up over blocks."""
+"""What folds said about rows, as means that add up over blocks, and what is said of rows without their features."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,81 @@ from sklearn.base import clone
 from latlin.numerics.arrays import Array
 from latlin.potentials.laplace import AsymmetricLaplace
 from latlin.potentials.poisson import Poisson
-from latlin.report.held_out import RunningMoments
+
+# --- What the folds said about the rows: means with their errors, which add up over blocks, and some rows one by one.
+
+
+@dataclass(frozen=True)
+class RunningMoments:
+    """How many numbers, their mean, and the sum of their squared deviations from it."""
+
+    count: int
+    mean: float
+    squares: float
+
+    @classmethod
+    def of(cls, values: Array) -> RunningMoments:
+        """
+        Examples
+        --------
+        >>> RunningMoments.of(np.array([1.0, 3.0])) + RunningMoments.of(np.array([5.0]))
+        RunningMoments(count=3, mean=3.0, squares=8.0)
+        """
+        mean = float(np.mean(values)) if len(values) else 0.0
+        return cls(len(values), mean, float(np.sum((values - mean) ** 2)))
+
+    def __add__(self, other: RunningMoments) -> RunningMoments:
+        count = self.count + other.count
+        shift, share = other.mean - self.mean, other.count / max(count, 1)
+        return RunningMoments(
+            count, self.mean + share * shift, self.squares + other.squares + self.count * share * shift**2
+        )
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean."""
+        return math.sqrt(self.squares / (self.count - 1) / self.count)
+
+
+@dataclass(frozen=True)
+class Densities:
+    """Log predictive densities of rows; the same without features; the differences, row by row."""
+
+    density: RunningMoments
+    baseline: RunningMoments
+    gain: RunningMoments
+
+    @classmethod
+    def of(cls, density: Array, baseline: Array) -> Densities:
+        return cls(RunningMoments.of(density), RunningMoments.of(baseline), RunningMoments.of(density - baseline))
+
+    def __add__(self, other: Densities) -> Densities:
+        return Densities(self.density + other.density, self.baseline + other.baseline, self.gain + other.gain)
+
+
+class HeldOut(NamedTuple):
+    """Every row predicted by a model fitted to the other folds.
+
+    Parameters
+    ----------
+    folds : int
+    log : Densities
+    y : ndarray of shape (n,)
+        Of all rows, or of some evenly chosen ones where there are very many.
+    answers : dict of name → ndarray of shape (n, …)
+        What the kind of target needs to know of these rows.
+    classes : ndarray or None
+    unconverged : int
+        Folds whose fit did not converge.
+    """
+
+    folds: int
+    log: Densities
+    y: NDArray[Any]
+    answers: dict[str, Array]
+    classes: Any
+    unconverged: int
+
 
 #: rows from which on the parameters of a family without features are known well: they are not averaged over
 KNOWN = 300
@@ -34,31 +109,31 @@ class Baseline(Protocol):
 
 
 @dataclass(frozen=True)
-class Frequencies:
+class FrequencyBaseline:
     """Labels in order, and how often each was seen."""
 
     classes: NDArray[Any]
     counts: NDArray[np.int64]
 
     @classmethod
-    def of(cls, y: NDArray[Any]) -> Frequencies:
+    def of(cls, y: NDArray[Any]) -> FrequencyBaseline:
         return cls(*np.unique(y, return_counts=True))
 
     @property
     def count(self) -> int:
         return int(self.counts.sum())
 
-    def __add__(self, other: Frequencies) -> Frequencies:
+    def __add__(self, other: FrequencyBaseline) -> FrequencyBaseline:
         """
         Examples
         --------
-        >>> (Frequencies.of(np.array(["no", "yes"])) + Frequencies.of(np.array(["yes"]))).counts.tolist()
+        >>> (FrequencyBaseline.of(np.array(["no", "yes"])) + FrequencyBaseline.of(np.array(["yes"]))).counts.tolist()
         [1, 2]
         """
         classes, place = np.unique(np.concatenate([self.classes, other.classes]), return_inverse=True)
         counts = np.zeros(len(classes), np.int64)
         np.add.at(counts, place, np.concatenate([self.counts, other.counts]))
-        return Frequencies(classes, counts)
+        return FrequencyBaseline(classes, counts)
 
     def log_density(self, y: NDArray[Any], offset: Array | None = None) -> Array:
         """Log frequencies of the classes, one more of each than there were."""
@@ -67,7 +142,7 @@ class Frequencies:
 
 
 @dataclass(frozen=True)
-class Bell:
+class NormalBaseline:
     """A normal density with the mean and the variance of the numbers seen, beyond their offsets."""
 
     seen: RunningMoments
@@ -93,22 +168,22 @@ def _beyond(y: NDArray[Any], offset: Array | None) -> Array:
 
 
 @dataclass(frozen=True)
-class MeanRate:
+class RateBaseline:
     """Counts with the rate of those seen: their sum over the sum of the exposures e^offset."""
 
     counts: RunningMoments
     exposure: RunningMoments
 
     @classmethod
-    def of(cls, y: NDArray[Any], offset: Array | None = None) -> MeanRate:
+    def of(cls, y: NDArray[Any], offset: Array | None = None) -> RateBaseline:
         return cls(RunningMoments.of(np.asarray(y, float)), RunningMoments.of(_exposure(y, offset)))
 
     @property
     def count(self) -> int:
         return self.counts.count
 
-    def __add__(self, other: MeanRate) -> MeanRate:
-        return MeanRate(self.counts + other.counts, self.exposure + other.exposure)
+    def __add__(self, other: RateBaseline) -> RateBaseline:
+        return RateBaseline(self.counts + other.counts, self.exposure + other.exposure)
 
     def log_density(self, y: NDArray[Any], offset: Array | None = None) -> Array:
         return np.asarray(poisson.logpmf(y, self.counts.mean / self.exposure.mean * _exposure(y, offset)))
@@ -119,7 +194,7 @@ def _exposure(y: NDArray[Any], offset: Array | None) -> Array:
 
 
 @dataclass(frozen=True)
-class Same:
+class FittedBaseline:
     """The same family without features, fitted to the observations seen."""
 
     estimator: Any
@@ -135,11 +210,11 @@ class Same:
         """The labels that were seen, of a target with labels."""
         return np.unique(self.y)
 
-    def __add__(self, other: Same) -> Same:
+    def __add__(self, other: FittedBaseline) -> FittedBaseline:
         y = np.concatenate([self.y, other.y])
         if self.offset is None or other.offset is None:
-            return Same(self.estimator, y)
-        return Same(self.estimator, y, np.concatenate([self.offset, other.offset]))
+            return FittedBaseline(self.estimator, y)
+        return FittedBaseline(self.estimator, y, np.concatenate([self.offset, other.offset]))
 
     def log_density(self, y: NDArray[Any], offset: Array | None = None) -> Array:
         return density_without_features(self.estimator, (self.y, _given(self.offset)), (y, _given(offset)))
@@ -179,8 +254,8 @@ def baseline_of(estimator: Any) -> Callable[..., Baseline]:
     """What a model without features says: a normal density, Poisson counts, or else the same family."""
     family = estimator.response_family() if hasattr(estimator, "response_family") else None
     if family is None or (family.link == "identity" and quantile_of(estimator) is None):
-        return Bell.of
-    return MeanRate.of if isinstance(family.template, Poisson) else partial(Same, estimator)
+        return NormalBaseline.of
+    return RateBaseline.of if isinstance(family.template, Poisson) else partial(FittedBaseline, estimator)
 
 
 def quantile_of(estimator: Any) -> float | None:
@@ -195,4 +270,4 @@ def baseline_of_labels(estimator: Any) -> Callable[..., Baseline]:
 
 
 def _seen_labels(estimator: Any, y: NDArray[Any], offset: Array | None = None) -> Baseline:
-    return Frequencies.of(y) if offset is None else Same(estimator, y, offset)
+    return FrequencyBaseline.of(y) if offset is None else FittedBaseline(estimator, y, offset)

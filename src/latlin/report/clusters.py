@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from latlin.numerics.arrays import Array
 from latlin.report.charts import Chart
 from latlin.report.markup import figure, number, opening, page_of, section, table, text
-from latlin.report.technical import technical_part
+from latlin.report.words import technical_part
 from latlin.version import __version__
 
 #: clusters that have a colour of their own, rows drawn, and features listed per cluster, at most

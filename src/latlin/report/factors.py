@@ -17,7 +17,7 @@ from latlin.factor import (
 from latlin.numerics.arrays import Array
 from latlin.report.charts import Chart, strip
 from latlin.report.markup import figure, number, opening, page_of, paragraph, section, table, text
-from latlin.report.technical import technical_part
+from latlin.report.words import technical_part
 from latlin.version import __version__
 
 #: rows drawn, and columns named per factor, at most; correlation from which on a column belongs to a factor

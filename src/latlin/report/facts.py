@@ -165,7 +165,8 @@ def gather(
     model = type(estimator).__name__
     posteriors = estimator.posterior_ if isinstance(estimator.posterior_, list) else [estimator.posterior_]
     classes = [_label(label) for label in getattr(estimator, "classes_", [])]
-    labels = classes if len(posteriors) > 1 else [""]
+    # one evidence, or one for each class
+    each = zip(classes, posteriors, strict=True) if np.ndim(estimator.log_evidence_) else [("", posteriors[0])]
     family = estimator.family_name() if hasattr(estimator, "family_name") else model
     return Facts(
         title=title or f"Bayesian {_written(family)} regression of {target}",
@@ -177,10 +178,10 @@ def gather(
         columns=[dict(column) for column in columns],
         notes=[*map(str, notes), *_findings(estimator)],
         positive=f"{target} = {classes[1]}" if len(classes) == 2 else "",
-        log_evidence=[(label, float(p.log_evidence)) for label, p in zip(labels, posteriors, strict=True)],
+        log_evidence=[(label, float(p.log_evidence)) for label, p in each],
         evidence_kind=str(estimator.evidence_kind_),
         learnt=_learnt(estimator),
-        scales=_scales(estimator),
+        scales=scales_of(estimator),
         curves=[dict(curve) for curve in curves],
         coverage=COVERAGE,
         coefficients=_coefficients(estimator, spread or {}),
@@ -190,11 +191,11 @@ def gather(
         version=__version__,
         checks=_checks(estimator, assessment),
         factors=[_factor(estimator, name, part) for name, part in (factors or {}).items()],
-        **_way(estimator, posteriors),
+        **_describe_fit(estimator, posteriors),
     )
 
 
-def _way(estimator: Any, posteriors: Sequence[Any]) -> dict[str, Any]:
+def _describe_fit(estimator: Any, posteriors: Sequence[Any]) -> dict[str, Any]:
     """How the fit went."""
     return {
         "engine": posteriors[0].engine,
@@ -265,7 +266,7 @@ def _learnt(estimator: Any) -> list[tuple[str, float]]:
     return [(name, float(value)) for name, value in values.items() if value.ndim == 0 and np.isfinite(value)]
 
 
-def _scales(estimator: Any) -> str:
+def scales_of(estimator: Any) -> str:
     """Whether hyperparameters were integrated, maximised or given; one word for all classes."""
     held = getattr(estimator, "hyperparameters_", None)
     tables = held if isinstance(held, list) else [held]

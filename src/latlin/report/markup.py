@@ -53,7 +53,8 @@ td.wide { overflow-wrap: normal; }
 .axis span { position: absolute; transform: translateX(-50%); white-space: nowrap; }
 .axis span:first-child { transform: none; } .axis span:last-child { transform: translateX(-100%); }
 details { margin: .4rem 0; } summary { cursor: pointer; color: var(--accent); }
-.scores, .learnt { max-width: 460px; }
+.scores { max-width: 460px; } .learnt { max-width: 720px; }
+@media (min-width: 621px) { .learnt tbody th { white-space: nowrap; } }
 .unsure { color: var(--muted); }
 .note { background: var(--panel); border-left: 4px solid var(--accent); padding: 9px 14px; border-radius: 0 8px 8px 0; }
 .note.bad { border-color: var(--warn); }
@@ -83,7 +84,8 @@ footer { margin-top: 2.6rem; color: var(--muted); font-size: .85rem; }
   .coefficients th { grid-area: 1 / 1; } .coefficients td.mean { grid-area: 1 / 2; font-weight: 600; }
   .coefficients td.bar { grid-area: 2 / 1 / 3 / 3; width: auto; }
   .coefficients td.ends { grid-area: 3 / 1; color: var(--muted); text-align: left; }
-  .coefficients td.sign { grid-area: 3 / 2; color: var(--muted); } .coefficients td.sign::before { content: "P(> 0) "; }
+  .coefficients td.sign { grid-area: 3 / 2; color: var(--muted); }
+  .coefficients td.sign:not(:empty)::before { content: "P(> 0) "; }
   .coefficients td.wide, .coefficients td.bar:empty { display: none; }
   .checks thead { display: none; }
   .checks tr { display: grid; grid-template-columns: 1fr auto; padding: 7px 0; border-bottom: 1px solid var(--rule); }

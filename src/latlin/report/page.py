@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from latlin.numerics.atomic import write_text
-from latlin.report import additive, additive_words, classes, clusters, curve
+from latlin.report import additive, clusters, processes
 from latlin.report.assess import assess
 from latlin.report.effect_curves import effect_curves
 from latlin.report.facts import Facts, gather
@@ -73,7 +73,7 @@ def _other_page(estimator: Any, X: Any, y: Any, folds: int, options: dict[str, A
 
     title = options.get("title")
     if isinstance(estimator, AdditiveModel):
-        return additive.render_additive(estimator, title, additive_words.describe_additive(estimator, X))
+        return additive.render_additive(estimator, title, additive.describe_additive(estimator, X))
     if isinstance(estimator, BayesianGaussianMixture):
         return clusters.render_clusters(estimator, X, column_names(estimator, X), title or "Clusters")
     if isinstance(estimator, TrilinearFactorization):
@@ -81,12 +81,12 @@ def _other_page(estimator: Any, X: Any, y: Any, folds: int, options: dict[str, A
     if isinstance(estimator, factors.FACTORS):
         return factors.render_factors(estimator, X, title or "Factors")
     if isinstance(estimator, GaussianProcessClassifier):
-        return classes.render_classes(estimator, X, y, str(options.get("target", "y")), title, folds)
+        return processes.render_classes(estimator, X, y, str(options.get("target", "y")), title, folds)
     if isinstance(estimator, GaussianProcessRegressor):
         names, target = column_names(estimator, X), str(options.get("target", "y"))
-        curves = curve.curves_of_process(estimator, X, names)
+        curves = processes.curves_of_process(estimator, X, names)
         rows = np.asarray(X, float)[:, 0], np.asarray(y, float)
-        return curve.render_curves(curves, rows, estimator, target, title)
+        return processes.render_curves(curves, rows, estimator, target, title)
     return None
 
 

@@ -11,7 +11,6 @@ from latlin.diagnostics.model_checks import Check
 from latlin.report import words
 from latlin.report.assess import Assessment
 from latlin.report.charts import calibration_chart, pit_chart, scatter_chart, strip, strip_axis, trace_chart
-from latlin.report.conclusion import conclusion, count_words
 from latlin.report.effect_curves import effects_section
 from latlin.report.facts import Facts, is_intercept
 from latlin.report.markup import (
@@ -27,6 +26,7 @@ from latlin.report.markup import (
     table,
     text,
 )
+from latlin.report.words import conclusion, count_words
 
 MOST_COEFFICIENTS = 60
 
@@ -79,7 +79,8 @@ def _score_tiles(seen: Assessment) -> list[tuple[str, str, str]]:
     if "share below" in seen.scores:
         should = f"and {100 * seen.curve[0]['predicted']:g} % should"
         return [("Held-out rows below", f"{100 * seen.scores['share below']:.0f} %", should)]
-    tiles_ = [("Held-out R²", number(seen.scores["R²"], 2), f"{seen.folds} folds")]
+    name = "R²" if "R²" in seen.scores else "concordance"
+    tiles_ = [(f"Held-out {name}", number(seen.scores[name], 2), f"{seen.folds} folds")] if name in seen.scores else []
     promised = next((group for group in seen.curve if abs(group["predicted"] - 0.9) < 1e-9), None)
     if promised is not None:
         tiles_.append(("90 % intervals hold", f"{100 * promised['observed']:.0f} %", "of held-out rows"))

@@ -13,14 +13,16 @@ from sklearn.base import is_classifier
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from latlin.diagnostics.calibration import reliability_curve
-from latlin.diagnostics.model_checks import check_calibration, check_coverage, check_predictions, check_quantile
+from latlin.diagnostics.model_checks import Check, check_calibration, check_coverage, check_predictions, check_quantile
+from latlin.linear.survival import concordance
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
-from latlin.report.baselines import Baseline, baseline_of, baseline_of_labels, quantile_of
-from latlin.report.held_out import HeldOut
+from latlin.report.baselines import Baseline, HeldOut, baseline_of, baseline_of_labels, quantile_of
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 MOST_POINTS = 300
+#: times of which the concordance is found, a sum over pairs
+MOST_TIMES = 5000
 #: bars of a histogram of probability integral transforms
 BARS = 20
 
@@ -116,17 +118,19 @@ def _ask_numbers(fitted: Any, X: Any, y: NDArray[Any], **more: Any) -> dict[str,
     whether they hold what they promise.
     """
     residuals = fitted.quantile_residuals(X, y, random_state=0, **more)
-    return {"mean": np.asarray(fitted.predict(X, **more), float), "pit": np.asarray(ndtr(residuals))}
+    # successes are predicted among their trials
+    among = {"trials": y[:, 1]} if y.ndim == 2 and "trials" in fitted.response_family().columns else {}
+    answers = {"mean": np.asarray(fitted.predict(X, **more, **among), float), "pit": np.asarray(ndtr(residuals))}
+    if y.ndim == 2 and "event" in fitted.response_family().columns:
+        answers["order"] = np.asarray(fitted.predict_latent(X, **more), float)
+    return answers
 
 
 def _sum_up_numbers(seen: HeldOut) -> dict[str, Any]:
     mean, pit = seen.answers["mean"], seen.answers["pit"]
     y = seen.y if seen.y.ndim == 1 else seen.y[:, 0]
-    wrong = y - mean
-    scores = {
-        "root mean square error": float(np.sqrt(np.mean(wrong**2))),
-        "R²": float(1.0 - np.sum(wrong**2) / np.sum((y - y.mean()) ** 2)),
-    }
+    order = seen.answers.get("order", np.empty(0))
+    scores, checks = _scores_of_times(seen.y, order) if order.size else _scores_of_numbers(y, mean)
     curve = [_covered(level, np.abs(pit - 0.5) <= 0.5 * level) for level in LEVELS]
     shares = np.histogram(pit, BARS, (0.0, 1.0))[0] / len(pit)
     return {
@@ -135,8 +139,26 @@ def _sum_up_numbers(seen: HeldOut) -> dict[str, Any]:
         "curve_kind": "coverage",
         "points": _some_points(mean, y),
         "pit": shares.tolist(),
-        "checks": [check_coverage(pit), *([found] if (found := check_predictions(y, mean)).is_caution else [])],
+        "checks": [check_coverage(pit), *checks],
     }
+
+
+def _scores_of_numbers(y: Array, mean: Array) -> tuple[dict[str, float], list[Check]]:
+    wrong, found = y - mean, check_predictions(y, mean)
+    scores = {
+        "root mean square error": float(np.sqrt(np.mean(wrong**2))),
+        "R²": float(1.0 - np.sum(wrong**2) / np.sum((y - y.mean()) ** 2)),
+    }
+    return scores, [found] if found.is_caution else []
+
+
+def _scores_of_times(y: Array, order: Array) -> tuple[dict[str, float], list[Check]]:
+    """How far a time is off is not known where it is censored; whether rows come in the predicted order is."""
+    some = slice(0, MOST_TIMES)
+    try:
+        return {"concordance": concordance(y[some, 0], y[some, 1] == 1.0, order[some])}, []
+    except ValueError:  # no pair whose order is known
+        return {}, []
 
 
 def _ask_quantile(fitted: Any, X: Any, y: NDArray[Any], **more: Any) -> dict[str, Array]:

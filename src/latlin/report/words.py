@@ -1,11 +1,56 @@
-"""What the numbers mean, in words."""
+"""What the numbers mean, in words, and the conclusion of a page: what drives the target, how well it is predicted."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
 from latlin.diagnostics.model_checks import GAIN, is_loss
-from latlin.potentials.families import FAMILIES
+from latlin.potentials.families import AMOUNTS, COUNTS, FAMILIES, TIMES
 from latlin.report.assess import Assessment
-from latlin.report.markup import one_minus
+from latlin.report.facts import Facts, is_intercept
+from latlin.report.markup import number, one_minus, paragraph, section, table, text
+
+# --- The technical part of a page: the log evidence and its kind, what was learnt, and how the fit ended.
+
+
+def technical_part(model: Any, meaning: str | None = None) -> str:
+    """Evidence, hyperparameters and message of a fitted estimator.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    meaning : str, optional
+        What the log evidence is, where the usual sentence for its kind does not hold.
+    """
+    kind = str(model.evidence_kind_)
+    said = evidence_words(kind) if meaning is None else meaning
+    if kind == "none":
+        said = "There is no log evidence: a prior is flat, or the engine finds the most probable values only."
+    value = "–" if kind == "none" else number(float(np.sum(model.log_evidence_)), 6)
+    lines = [("log evidence", value), ("its kind", text(kind)), ("steps", text(np.max(model.n_iter_)))]
+    learnt = getattr(model, "hyperparameters_", ())
+    rows = getattr(learnt, "rows", ())
+    return section(
+        "Technical part",
+        paragraph(said),
+        table("learnt", [("", ""), ("value", "num")], lines),
+        "<h3>Hyperparameters</h3>" + hyperparameter_table(learnt) if rows else "",
+        paragraph(str(getattr(model, "message_", "")), "note" if model.converged_ else "note bad"),
+    )
+
+
+def hyperparameter_table(found: Any) -> str:
+    """Name, mean, standard deviation, ends and prior of what was learnt."""
+    headings = [("name", ""), ("mean", "num"), ("sd", "num"), ("5 %", "num"), ("95 %", "num"), ("prior", "")]
+    lines = [
+        (text(row["name"]), *(number(row[key]) for key in ("mean", "sd", "5%", "95%")), text(row["prior"]))
+        for row in found.rows
+    ]
+    return table("learnt", headings, lines)
+
 
 EVIDENCE = {
     "exact": "The log evidence is exact: the log probability (density) that this model, before it saw them, gave to "
@@ -23,6 +68,13 @@ COMPARE = (
     "make it a little too kind to the model."
 )
 
+#: of a log link: what its exponential multiplies
+LOG_OF = (
+    "A coefficient is the change of the log of {} when the feature grows by one unit and the others stay: "
+    "exp(coefficient) multiplies it."
+)
+ZERO_INFLATED, HURDLES = (tuple(name for name in COUNTS if name.startswith(kind)) for kind in ("zero-", "hurdle-"))
+
 COEFFICIENTS = {
     "linear": "A coefficient is the change of {target} when the feature grows by one unit and the others stay.",
     "robust": "A coefficient is the change of {target} when the feature grows by one unit and the others stay; rows "
@@ -35,10 +87,16 @@ COEFFICIENTS = {
     "others stay: exp(coefficient) multiplies the odds.",
     "probit": "A coefficient is the change of the probit (the normal score of the probability) of {positive} when the "
     "feature grows by one unit and the others stay.",
-    "poisson": "A coefficient is the change of the log of the expected count when the feature grows by one unit and "
-    "the others stay: exp(coefficient) multiplies the count.",
-    "negative-binomial": "A coefficient is the change of the log of the expected count when the feature grows by one "
-    "unit and the others stay: exp(coefficient) multiplies the count.",
+    **dict.fromkeys(("poisson", "negative-binomial", "generalised-poisson"), LOG_OF.format("the expected count")),
+    **dict.fromkeys(ZERO_INFLATED, LOG_OF.format("the expected count of rows that are not zero by inflation")),
+    **dict.fromkeys(HURDLES, LOG_OF.format("the mean of the counts before their zeros are set apart")),
+    **dict.fromkeys(AMOUNTS, LOG_OF.format("the expected {target}")),
+    "log-normal": LOG_OF.format("the median of {target}"),
+    **dict.fromkeys(TIMES, LOG_OF.format("{target}, of every quantile alike,")),
+    "softmax": "A coefficient is the change of the log probability of a class, less the mean of those of all classes, "
+    "when the feature grows by one unit and the others stay.",
+    "multinomial probit": "A coefficient is the change of the score of a class when the feature grows by one unit and "
+    "the others stay; the class whose score with standard normal noise is largest is seen.",
     "ordinal": "A coefficient is the shift on the latent scale of {target} when the feature grows by one unit and the "
     "others stay; positive means higher levels become more probable.",
 }
@@ -157,3 +215,130 @@ def citation(version: str, year: int) -> str:
         f"  year    = {{{year}}}\n"
         "}"
     )
+
+
+# --- A fit in plain words: what drives the target, how well new rows are predicted, what to be careful about.
+
+NAMED = 6
+
+
+class KnownEffects(NamedTuple):
+    """Features by what is known of their effect; a column of levels counts once."""
+
+    rising: list[str]
+    falling: list[str]
+    differing: list[str]
+    unclear: list[str]
+
+    @property
+    def n_clear(self) -> int:
+        return len(self.rising) + len(self.falling) + len(self.differing)
+
+    @property
+    def total(self) -> int:
+        return self.n_clear + len(self.unclear)
+
+
+def effects(facts: Facts) -> KnownEffects:
+    """Features with a clear effect: zero lies outside their interval, or outside the joint region of all levels."""
+    found = KnownEffects([], [], [], [])
+    in_factor = {feature for factor in facts.factors for feature in factor["features"]}
+    for factor in facts.factors:
+        is_clear = factor["joint"] < 1.0 - facts.coverage
+        (found.differing if is_clear else found.unclear).append(factor["name"])
+    slopes = [row for row in facts.coefficients if not is_intercept(row) and _feature(row, facts) not in in_factor]
+    for row in sorted(slopes, key=lambda row: -abs(row["mean"] * row["effect"])):
+        side = found.rising if row["low"] > 0.0 else found.falling if row["high"] < 0.0 else found.unclear
+        side.append(str(row["name"]))
+    return found
+
+
+def _feature(row: Mapping[str, Any], facts: Facts) -> str:
+    """The feature of a line, without the class before it."""
+    name = str(row["name"])
+    return name.partition(": ")[2] if len(facts.log_evidence) > 1 else name
+
+
+def count_words(facts: Facts) -> str:
+    """How many features have a clear effect."""
+    found = effects(facts)
+    if facts.evidence_kind == "none" or not found.total:
+        return ""
+    levels = ", a column of levels counted once" if facts.factors else ""
+    weak = any(check.name == "baseline" and check.remedy for check in facts.checks)
+    but = ", but together they do not clearly predict held-out rows better" if weak and found.n_clear else ""
+    doubt = f" {facts.model_checks.doubt}" if found.n_clear and facts.model_checks.doubt else ""
+    have = f"feature{'s' * (found.total != 1)} {'has' if found.n_clear == 1 else 'have'}"
+    return (
+        f"{found.n_clear} of {found.total} {have} a clear effect "
+        f"({100 * facts.coverage:.0f} % probability{levels}){but}.{doubt}"
+    )
+
+
+def conclusion(facts: Facts) -> list[str]:
+    """A few sentences."""
+    return [*_driven(facts), *_predicted(facts), *_verdicts(facts)]
+
+
+def _driven(facts: Facts) -> list[str]:
+    found, goal = effects(facts), facts.positive or facts.target
+    if facts.evidence_kind == "none":
+        return ["This engine finds the most probable coefficients only, and does not say how uncertain they are."]
+    if not found.n_clear:
+        return [f"No feature has a clear effect on {facts.target}."]
+    what = f"the probability of {goal}" if facts.positive else goal
+    parts = []
+    if found.rising:
+        parts.append(f"rises with {_listed(found.rising)}")
+    if found.falling:
+        parts.append(f"falls with {_listed(found.falling)}")
+    if found.differing:
+        parts.append(f"differs between the levels of {_listed(found.differing)}")
+    several = len(facts.log_evidence) > 1
+    said = f"Given the other features, {what} {', '.join(parts)}." if not several else _of_classes(found)
+    rest = f" No clear effect: {_listed(found.unclear)}." if found.unclear else ""
+    doubt = f" {facts.model_checks.doubt}" if facts.model_checks.doubt else ""
+    return [said + rest + doubt]
+
+
+def _of_classes(found: KnownEffects) -> str:
+    clear = [*found.rising, *found.falling, *found.differing]
+    return f"Clear effects, each class against the rest: {_listed(clear)}."
+
+
+def _predicted(facts: Facts) -> list[str]:
+    seen = facts.assessment
+    if seen is None:
+        return []
+    better = compared_words(seen.log_density - seen.baseline, seen.gain_error, seen.rows)
+    if "accuracy" in seen.scores:
+        how = f"the most probable class is right in {100 * seen.scores['accuracy']:.0f} % of them"
+    elif "share below" in seen.scores:
+        should = f"and {100 * seen.curve[0]['predicted']:g} % should"
+        how = f"{100 * seen.scores['share below']:.0f} % of them lie below their predicted quantile, {should}"
+    elif "R²" not in seen.scores:
+        pairs = f"{100 * seen.scores['concordance']:.0f} % of pairs" if seen.scores else "no pairs"
+        how = f"{pairs} whose order is known come in the predicted order"
+    else:
+        how = (
+            f"predictions are off by {seen.scores['root mean square error']:.3g} (root mean square) and explain "
+            f"{max(0.0, 100 * seen.scores['R²']):.0f} % of the variance"
+        )
+    return [f"Rows that were held out are predicted {better} than without features: {how}."]
+
+
+def _verdicts(facts: Facts) -> list[str]:
+    lines = [str(facts.model_checks)] if facts.checks else []
+    if facts.approximation:
+        word = facts.approximation.partition(":")[0]
+        advice = "" if word == "accurate" else f" See the technical part: {facts.approximation.partition(': ')[2]}."
+        lines.append(f"Approximation: {word}.{advice}")
+    if not facts.converged:
+        lines.append("The fit did not converge: do not rely on its numbers.")
+    return lines
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names in a sentence, the first few of many."""
+    shown = ", ".join(names[:NAMED])
+    return shown + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")

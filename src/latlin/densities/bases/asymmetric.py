@@ -12,7 +12,8 @@ from scipy.special import dawsn, ndtr, owens_t, softmax
 from scipy.special import ndtr as normal_cdf
 
 from latlin.densities.bases.base import Array, Base, Characteristic, ComplexArray, chebyshev_sum, shape_rows
-from latlin.numerics.special import LOG_SQRT_2PI, log_ndtr
+from latlin.numerics.arrays import LOG_SQRT_2PI
+from latlin.numerics.special import log_ndtr
 from latlin.numerics.stored import storable
 
 # --- The skew-normal density, standardised, with the skewness itself as the free shape.

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betaln, digamma, expit, gammainc, gammaln, logit, ndtr, polygamma, stdtr
 
 from latlin.densities.bases.base import Array, Base, Characteristic, ComplexArray, ShapeSeries, shape_rows, shape_series
-from latlin.numerics.special import LOG_SQRT_2PI
+from latlin.numerics.arrays import LOG_SQRT_2PI
 from latlin.numerics.stored import storable
 
 # --- The standard normal: an affine-independent density of it is a Gaussian.

@@ -21,12 +21,11 @@ from latlin.factor.binary.model import (
 )
 from latlin.factor.fit import LatentDraws, NamedEvidence
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import numeric, summable
+from latlin.numerics.arrays import LOG_SQRT_2PI, numeric, summable
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import jobs, number, one_of, some_of, whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.numerics.special import LOG_SQRT_2PI
 
 _ENGINES: dict[str, LatentEngine] = {"mean-field": BernoulliField(), "exact": Enumeration()}
 

@@ -32,10 +32,10 @@ from sklearn.decomposition import NMF, FastICA
 from sklearn.exceptions import ConvergenceWarning
 
 from latlin.factor.binary.latents import BinaryLatents, LatentEngine, RowProblem, factorised, independent_entropy
+from latlin.numerics.arrays import LOG_SQRT_2PI
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
 from latlin.numerics.linalg import Array, cholesky
 from latlin.numerics.progress import progress, watch
-from latlin.numerics.special import LOG_SQRT_2PI
 from latlin.numerics.threads import one_blas_thread
 
 #: π stays this far from 0 and 1

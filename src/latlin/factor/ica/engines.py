@@ -14,8 +14,8 @@ from numba import njit
 
 from latlin.factor.fit import draw_gaussians
 from latlin.factor.ica.model import IcaData, IcaState, SourceEngine, SourceModel, fields, products, source_precision
+from latlin.numerics.arrays import LOG_SQRT_2PI
 from latlin.numerics.linalg import Array, cholesky, gram, symmetrise
-from latlin.numerics.special import LOG_SQRT_2PI
 from latlin.numerics.threads import share_out
 
 # --- Compiled posteriors of Gaussian-scale-mixture sources, row by row.

@@ -14,12 +14,11 @@ from latlin.factor.ica.engines import ENGINES
 from latlin.factor.ica.fit import IcaOptions, ica_fit, normalised
 from latlin.factor.ica.model import DF_RANGE, FAMILIES, IcaState, RateOneSource, SourceModel
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import numeric, summable
+from latlin.numerics.arrays import LOG_SQRT_2PI, numeric, summable
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import jobs, number, one_of, whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.numerics.special import LOG_SQRT_2PI
 
 
 class Separation(NamedTuple):

@@ -23,8 +23,8 @@ from scipy.optimize import minimize_scalar
 from scipy.special import betaln, digamma, gammaln, polygamma
 
 from latlin.densities.conjugate import gamma_kl
+from latlin.numerics.arrays import LOG_SQRT_2PI
 from latlin.numerics.linalg import Array, cholesky
-from latlin.numerics.special import LOG_SQRT_2PI
 
 # --- Source densities that are Gaussian scale mixtures: z | u ~ N(0, s²/u), u from a mixing density.
 #
@@ -129,8 +129,8 @@ class StudentTSource:
 class RateOneSource(StudentTSource):
     """u ~ Gamma(α/2, 1), Lau (2020), eq. 22: t with α degrees of freedom and the scale √(2/α).
 
-    The scale goes to zero as α → ∞. With one prior for all columns of A a superfluous source is told by its α, which
-    grows without end.
+    The scale goes to zero as α → ∞. With one prior for all columns of A a superfluous source is recognised by its α,
+    which grows without end.
     """
 
     def fit(self, square: Array, shape: float, scale: float, learn: bool) -> tuple[float, float]:

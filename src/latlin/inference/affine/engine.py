@@ -20,14 +20,16 @@ from latlin.densities.bases import FAMILIES, Base, Normal, Stacked
 from latlin.inference.affine.bound import AffineBound
 from latlin.inference.affine.start import AffineStart, best_starts, cumulants
 from latlin.inference.engine import checkpoint_for
-from latlin.inference.evidence.engine_terms import AffineEvidence
+from latlin.inference.evidence.terms import AffineEvidence
 from latlin.inference.forms.dense import dense_form
 from latlin.inference.forms.prior import refuse_sparse
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import refuse_extra_variance
 from latlin.inference.gaussian_kl.engine import LOCAL, GaussianKL
+from latlin.inference.gaussian_kl.split import SPLIT_TOL, mixture, number_of_parts, refitted, split
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
+from latlin.numerics.alerts import quiet
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
 from latlin.numerics.optimise import ascent_direction, backtrack, remember
@@ -91,6 +93,10 @@ class AffineKL:
         Directions that get bases of their own; along the others the density stays the Gaussian KL optimum, but for its
         mean. None is all of them. In hundreds of dimensions a few directions cost far less, and hold most of the gain.
 
+    components : int
+        Parts into which soft gates divide the space, those of `GaussianKL(components=…)`, each with a density of its
+        own: for several peaks. `Posterior.trace` has the bounds of 1, 2, … parts, which never fall.
+
     Notes
     -----
     `Posterior.bound_error` estimates the numerical error of the bound, and `Posterior.trace` holds the bounds on the
@@ -104,6 +110,7 @@ class AffineKL:
     tol: float = 1e-6
     max_iter: int = 1000
     rank: int | None = None
+    components: int = 1
 
     def __post_init__(self) -> None:
         if not isinstance(self.base, Base):
@@ -113,6 +120,7 @@ class AffineKL:
         number("tol", self.tol, above=0.0)
         if self.rank is not None:
             whole("rank", self.rank, least=1)
+        number_of_parts(self.components)
 
     def run(
         self,
@@ -125,6 +133,8 @@ class AffineKL:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
         model = in_memory(model, self.name)
+        if self.components > 1:
+            return self._run_split(model, start, verbose, checkpoint)
         refuse_extra_variance(model, self.name)
         refuse_sparse(model)
         gaussian = GaussianKL().run(model, start=start, verbose=verbose)
@@ -152,6 +162,23 @@ class AffineKL:
             best = fit if best is None or fit.log_evidence - fit.error > best.log_evidence - best.error else best
         assert best is not None  # the first family is always climbed
         return self._posterior(model, gaussian, best, started)
+
+    def _run_split(
+        self,
+        model: LatentLinearModel,
+        start: Posterior | None,
+        verbose: bool,
+        checkpoint: str | os.PathLike[str] | None,
+    ) -> Posterior:
+        """A mixture of affine-independent densities in the parts that Gaussians choose (Challis (2013), §3.10)."""
+        started, single = time.perf_counter(), replace(self, components=1)
+        first = single.run(model, start=start, verbose=verbose, checkpoint=checkpoint)
+        if model.gaussian:
+            return first
+        rough, rougher = GaussianKL(tol=SPLIT_TOL), replace(single, tol=max(self.tol, SPLIT_TOL))
+        with np.errstate(all="ignore"), quiet():
+            parts = split(model, rough.run(model), lambda part, near: rough.run(part, start=near), self.components)
+            return mixture(first, refitted(first, parts, rougher.run), self.components, started)
 
     def _adds_nothing(self, promised: float, gains: list[tuple[float, float]]) -> bool:
         """To first order a family gains far less than was found, or hardly more; promises have held until now."""

@@ -48,7 +48,7 @@ class AffineStart(NamedTuple):
 
     def gains(self) -> dict[int, Array]:
         """What each order of cumulants promises to gain along each column."""
-        return {k: _promises(k, t) for k, t in ((3, self.third), (4, self.fourth))}
+        return {k: _gains(k, t) for k, t in ((3, self.third), (4, self.fourth))}
 
 
 class Cumulants(NamedTuple):
@@ -65,10 +65,10 @@ class Cumulants(NamedTuple):
 
     def gain(self, rotation: Array, orders: tuple[int, ...]) -> float:
         """What the bound can gain to first order, cumulants kept within reach."""
-        return sum(float(_promises(k, self.along(rotation, k)).sum()) for k in orders)
+        return sum(float(_gains(k, self.along(rotation, k)).sum()) for k in orders)
 
 
-def _promises(order: int, t: Array) -> Array:
+def _gains(order: int, t: Array) -> Array:
     """max over κ_k within reach of (2Tκ − κ²)·share: what a cumulant of this order gains along each column."""
     kept = np.clip(t, -CAPS[order], CAPS[order])
     return SHARES[order] * (2.0 * t * kept - kept * kept)

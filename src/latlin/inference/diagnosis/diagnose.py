@@ -32,7 +32,6 @@ from latlin.diagnostics.weights import (
     summarise_weights,
 )
 from latlin.inference.diagnosis.log_joint import DiagnosedPosterior, ProposalDraws, draws_for, log_joint
-from latlin.inference.evidence.engine_terms import BoundEvidence, CurvedEvidence, ExpectedEvidence, FreeFormEvidence
 from latlin.inference.model import in_memory
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
@@ -45,6 +44,8 @@ Word = Literal["accurate", "rough", "wrong"]
 
 #: from good to bad
 WORDS: tuple[Word, ...] = ("accurate", "rough", "wrong")
+#: word of a caution of a posterior that is a part of a whole, of which its own model says nothing
+UNKNOWN = "unknown"
 #: a mean off by more sd, or a ratio of sd outside, is not accurate; and by how much it is wrong
 MEAN_OFF, MEAN_FAR = 0.3, 1.0
 RATIO_OFF, RATIO_FAR = 1.4, 2.0
@@ -263,7 +264,10 @@ def diagnose(posterior: DiagnosedPosterior, n: int | None = None, random_state: 
     if n is not None and (not isinstance(n, Integral) or n < 200):
         raise ValueError(f"n must be an integer of at least 200, or None, got {n!r}")
     if isinstance(posterior.density, PointMass):
-        return _of_a_point(posterior)
+        why = "a point estimate says nothing about uncertainty, so there is nothing to check"
+        return _without_draws(posterior, Verdict("wrong", why))
+    if posterior.caution is not None and posterior.caution[0] == UNKNOWN:
+        return _without_draws(posterior, Verdict("rough", posterior.caution[1]))
     model = in_memory(posterior.model)
     n = _enough(sum(model.site_count(factor) for factor in model.sites)) if n is None else n
     block = max(8, min(int(n), NUMBERS // model.dim))
@@ -375,12 +379,12 @@ def _tails(posterior: DiagnosedPosterior, k_hat: float) -> str:
     return f" ({' and '.join(heavy)} sites have tails heavier than those of any Gaussian)"
 
 
-def _of_a_point(posterior: DiagnosedPosterior) -> Diagnosis:
+def _without_draws(posterior: DiagnosedPosterior, verdict: Verdict) -> Diagnosis:
     nan, mean = float("nan"), posterior.mean
     return Diagnosis(
-        verdict="wrong",
-        reason="a point estimate says nothing about uncertainty, so there is nothing to check",
-        next_engine=next_engine(posterior),
+        verdict=verdict.word,
+        reason=verdict.reason,
+        next_engine=next_engine(posterior) if verdict.word == "wrong" else "",
         k_hat=np.inf,
         ess=0.0,
         log_evidence=nan,
@@ -405,7 +409,7 @@ FULL, AFFINE = 2000, 60
 def next_engine(posterior: DiagnosedPosterior) -> str:
     """A short name, with a word on options where they matter."""
     dim, term = posterior.model.dim, posterior.evidence_term
-    if isinstance(posterior.density, PointMass) or isinstance(term, CurvedEvidence | BoundEvidence | FreeFormEvidence):
+    if isinstance(posterior.density, PointMass) or getattr(term, "improved_by_gaussian_kl", False):
         return "gkl" if dim <= FULL else "gkl with covariance='chevron'"
     if not isinstance(posterior.density, Gaussian | Mixture):
         return "ai-kl with another base, or more draws"
@@ -413,7 +417,7 @@ def next_engine(posterior: DiagnosedPosterior) -> str:
         return "gkl with covariance='full'" if dim <= FULL else "gkl with a richer covariance, such as 'chevron'"
     if dim <= AFFINE:
         return "ai-kl"
-    return "ep" if isinstance(term, ExpectedEvidence) else "gkl, whose bound is proven"
+    return "ep" if getattr(term, "is_gaussian_kl", False) else "gkl, whose bound is proven"
 
 
 def _is_full(posterior: DiagnosedPosterior) -> bool:

@@ -2,8 +2,8 @@
 
 With r = (y − μ)/√V of every row, Σ weight r² has mean n − p if the family is right; p is how many parameters the
 observations have determined. The variance of r² is 2 plus the excess kurtosis of an observation: 1/μ for Poisson
-counts, 1/V − 6/trials for binomial ones. A sum that lies beyond what chance allows, and enough so to matter, is
-reported with a remedy.
+counts, 1/V − 6/trials for binomial ones; of Poisson counts with zeros of their own it follows below. A sum that lies
+beyond what chance allows, and enough so to matter, is reported with a remedy.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def pearson_sums(potential: Potential, x: Array, weight: Array) -> tuple[float, 
     described = potential.predictive(x, np.zeros_like(x))
     y = potential.observed
     square = (y - described.mean) ** 2 / described.variance
-    spread = 2.0 + _excess(potential, described.mean, described.variance)
+    spread = 2.0 + _excess(potential, x, described.mean, described.variance)
     parts = float(np.sum(y != np.floor(y)))
     zero = np.exp(potential.observe(np.zeros_like(y)).log_density(x))
     sums = (square, np.ones_like(x), spread, (y == 0.0) - zero, zero * (1.0 - zero))
@@ -90,7 +90,15 @@ def dispersion_about(potential: Potential, mean: Array, variance: Array, weight:
     return Dispersion.of(pearson_sums(potential, mean, weight), determined)
 
 
-def _excess(potential: Potential, mean: Array, variance: Array) -> Array:
+def _excess(potential: Potential, x: Array, mean: Array, variance: Array) -> Array:
     """Excess kurtosis of an observation of a count family without a dispersion of its own."""
-    trials = getattr(potential, "trials", None)
-    return 1.0 / mean if trials is None else 1.0 / variance - 6.0 / trials
+    if (trials := getattr(potential, "trials", None)) is not None:
+        return 1.0 / variance - 6.0 / trials
+    if not hasattr(potential, "base"):
+        return 1.0 / mean
+    # a share s = μ/λ of Poisson counts of mean λ, otherwise zero: ⟨(y − μ)⁴⟩ = s⟨(k − μ)⁴⟩ + (1 − s)μ⁴, where
+    # ⟨(k − μ)⁴⟩ = λ + 3λ² + 4λδ + 6λδ² + δ⁴ with δ = λ − μ
+    rate = np.exp(x)
+    share, apart = mean / rate, rate - mean
+    poisson = rate * (1.0 + 3.0 * rate + 4.0 * apart + 6.0 * apart**2) + apart**4
+    return np.asarray((share * poisson + (1.0 - share) * mean**4) / variance**2 - 3.0)

@@ -17,7 +17,7 @@ import numpy as np
 from latlin.inference.engine import checkpoint_for, site_form
 from latlin.inference.ep.kernels import FIXED
 from latlin.inference.ep.sweeps import Parallel, Schedule, Sequential, SweepState, evaluate, past_steps
-from latlin.inference.evidence.engine_terms import TiltedEvidence
+from latlin.inference.evidence.terms import TiltedEvidence
 from latlin.inference.forms.chain import ChainForm
 from latlin.inference.forms.dense import inherit_parameters
 from latlin.inference.forms.site_family import SiteForm, Solution

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,17 @@ from scipy import sparse
 
 from latlin.densities.density import Density, PointMass
 from latlin.densities.gaussian import Gaussian
-from latlin.densities.probed_precision import ProbedPrecisionCovariance
-from latlin.densities.sparse_precision import SparsePrecisionCovariance
+from latlin.densities.sparse_precision import ProbedPrecisionCovariance, SparsePrecisionCovariance
 from latlin.distributed.blocks import Block, add
 from latlin.inference.blocks import BlockModel, Reading, pieces
-from latlin.inference.evidence.terms import EvidenceTerm, FittedPosterior, Movement, SiteTerm
+from latlin.inference.evidence.terms import (
+    EvidenceGradient,
+    EvidenceTerm,
+    FittedPosterior,
+    GaussianGradient,
+    Movement,
+    SiteTerm,
+)
 from latlin.inference.forms.prior import prior_gaussian
 from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.sites import Sites
@@ -49,17 +55,6 @@ from latlin.potentials.base import Potential
 # A prior covariance K on w itself, with a posterior in site form S⁻¹ = K⁻¹ + G, G = HᵀΓH, needs no inverse of K, which
 # may be singular to working precision: α = Hᵀ(ν − Γx), β = Hᵀτ − G S Hᵀτ, and K⁻¹ − K⁻¹SK⁻¹ = G − GSG, which for γ ≥ 0
 # is HᵀΓ^½(I + Γ^½HKHᵀΓ^½)⁻¹Γ^½H.
-
-
-class GaussianGradient(NamedTuple):
-    """Derivatives of log Z in a factor's mean, (m,), and covariance: (m,) for variances, else symmetric (m, m).
-
-    For a full covariance d log Z = Σ_ij d_cov_ij dΣ_ij. A scalar mean or variance sums over the entries. A precision
-    matrix has no d_cov (it is empty): see `precision_slope`.
-    """
-
-    d_mean: Array
-    d_cov: Array
 
 
 def gaussian_gradients(
@@ -164,26 +159,6 @@ def parameter_gradients(term: SiteTerm, potential: Potential, span: slice, weigh
     return found
 
 
-@dataclass(frozen=True)
-class EvidenceGradient:
-    """Derivatives of the log evidence.
-
-    Attributes
-    ----------
-    gaussians : tuple of GaussianGradient
-        One per `GaussianFactor`, in the model's order: `.d_mean` (m,) and `.d_cov`, (m,) or (m, m).
-    sites : tuple of dict
-        One per `SiteFactor`: parameter → derivative, one number per site ("loc", "scale", "df", "shape"), or one per
-        cut ("cuts", summed over sites). Labels and counts have none. Of observations in blocks of rows, totals.
-    note : str
-        Why the numbers are less than exact, or empty.
-    """
-
-    gaussians: tuple[GaussianGradient, ...]
-    sites: tuple[dict[str, Array], ...]
-    note: str = ""
-
-
 def evidence_gradient(posterior: Posterior) -> EvidenceGradient:
     """Derivatives of `posterior.log_evidence`, re-optimised, in the parameters of the model.
 
@@ -229,7 +204,7 @@ def _term_of(posterior: Posterior) -> EvidenceTerm:
     if posterior.evidence_term is None:
         raise ValueError(
             f"the posterior of engine {posterior.engine!r} does not say how its evidence depends on the sites: an "
-            "engine sets evidence_term=, see latlin.inference.evidence.engine_terms"
+            "engine sets evidence_term=, see latlin.inference.evidence.terms"
         )
     return posterior.evidence_term
 

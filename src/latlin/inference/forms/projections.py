@@ -20,9 +20,8 @@ from scipy.linalg import blas, lapack
 from latlin.densities.precision import DiagonalWhitening, Whitening
 from latlin.inference.arguments import dense_operator
 from latlin.inference.model import LatentLinearModel, SiteFactor
-from latlin.numerics.arrays import Array
-from latlin.numerics.linalg import gram, whitened_squares
-from latlin.numerics.memory import room
+from latlin.numerics.arrays import Array, room
+from latlin.numerics.linalg import gram, rough_gram, whitened_squares
 from latlin.numerics.weighted_gram import WeightedGram
 
 Index = NDArray[np.int64]
@@ -77,6 +76,9 @@ class DenseProjections:
     def gram(self, weights: Array) -> Array:
         return gram(self.rows, weights)
 
+    def rough_gram(self, weights: Array) -> Array:
+        return rough_gram(self.rows, weights)
+
     def variances(self, factor: Array) -> Array:
         return whitened_squares(factor, self.rows)
 
@@ -102,7 +104,12 @@ class ScaledProjections:
         return self.scale * blas.dgemv(1.0, self.rows.T, r)
 
     def gram(self, weights: Array) -> Array:
-        total = gram(self.rows, weights)
+        return self._scaled(gram(self.rows, weights))
+
+    def rough_gram(self, weights: Array) -> Array:
+        return self._scaled(rough_gram(self.rows, weights))
+
+    def _scaled(self, total: Array) -> Array:
         total *= self.scale[:, None]
         total *= self.scale
         return total

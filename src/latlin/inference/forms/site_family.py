@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import blas, eigh
 
+from latlin.densities.affine import AffineIndependent
 from latlin.densities.density import Density
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import PrecisionCovariance, SubspaceCovariance, Whitening
-from latlin.inference.blocks import BlockModel
 from latlin.inference.forms.prior import GaussianPart, gaussian_part, needs_sparse
 from latlin.inference.forms.projections import Projections
 from latlin.inference.forms.sites import SiteParameters, Sites, Start
@@ -273,7 +273,10 @@ class Whitened(NamedTuple):
 
 
 def density_under(model: Model, start: Start) -> Density:
-    """The posterior with the prior of a model in the place of its own; as it is where one of them is not Gaussian."""
+    """The posterior with the prior of a model in the place of its own; as it is where a prior is not Gaussian.
+
+    An affine-independent density keeps its bases and gets the moments that a Gaussian would have.
+    """
     part, before = _prior_of(model), _prior_of(start.model)
     if part is None or before is None or part.whitening is None or _is_same(part, before):
         return start.density
@@ -281,7 +284,10 @@ def density_under(model: Model, start: Start) -> Density:
     if found is None:
         return start.density
     mean = part.mean + part.whitening.apply(found.u)
-    return Gaussian(mean, PrecisionCovariance(part.whitening, cholesky(found.precision)))
+    moved = Gaussian(mean, PrecisionCovariance(part.whitening, cholesky(found.precision)))
+    if isinstance(start.density, AffineIndependent):
+        return start.density.with_moments(moved.mean, moved.covariance())
+    return moved
 
 
 def under_prior(mean: Array, whitening: Whitening, start: Start) -> Whitened | None:
@@ -322,7 +328,7 @@ def in_units(mean: Array, whitening: Whitening, density: Density) -> Whitened | 
 
 def _prior_of(model: Model) -> GaussianPart | None:
     """The Gaussian factors on w, where there are no others."""
-    held = model.own if isinstance(model, BlockModel) else model
+    held = getattr(model, "own", model)  # a model of rows in blocks has its prior beside them
     if not isinstance(held, LatentLinearModel) or needs_sparse(held):
         return None
     part = gaussian_part(held)

@@ -161,10 +161,22 @@ class Sites:
 
     def log_density_sums(self, x: Array) -> Array:
         """Σ_n weight_n ψ_n(x_n + o_n), for rows x of shape (count, n_sites)."""
-        if self.extra is not None or not np.all(self.weight > 0.0):
+        if self.extra is not None:
+            return self._averaged_sums(x)
+        if not np.all(self.weight > 0.0):
             return self.log_density(x).sum(axis=-1)
         x = x + self.offset if self.offset.any() else x
         return np.sum([p.log_density(x[..., span]) @ self.weight[span] for span, p in self.blocks], axis=0)
+
+    def _averaged_sums(self, x: Array) -> Array:
+        """The same with extra variances; −∞ for those rows at which an expectation is too large for a number."""
+        try:
+            return self.log_density(x).sum(axis=-1)
+        except UnboundedExpectation:
+            if len(x) == 1:
+                return np.array([-np.inf])
+            half = len(x) // 2
+            return np.concatenate([self._averaged_sums(x[:half]), self._averaged_sums(x[half:])])
 
     def slopes(self, x: Array) -> tuple[Array, Array]:
         """ψ′ and ψ″."""

@@ -40,10 +40,9 @@ from latlin.inference.forms.sparse_rows import (
 )
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics import optimise
-from latlin.numerics.arrays import LOG_2PI, Array, largest
+from latlin.numerics.arrays import LOG_2PI, Array, largest, room
 from latlin.numerics.intrinsic import hold_coordinates
 from latlin.numerics.linalg import Cholesky, dot
-from latlin.numerics.memory import room
 from latlin.numerics.sparse_cholesky import Analysis, Plan, analyse, plan_elimination
 from latlin.numerics.weighted_gram import WeightedGram, has_single_entries, same_numbers
 

@@ -14,9 +14,8 @@ from scipy import sparse
 
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.numerics import banded
-from latlin.numerics.arrays import Array
+from latlin.numerics.arrays import Array, room
 from latlin.numerics.elimination import lower_places, put_lower, times_symmetric
-from latlin.numerics.memory import room
 from latlin.numerics.sparse_cholesky import Analysis
 from latlin.numerics.weighted_gram import WeightedGram, alike_rows, has_single_entries
 from latlin.potentials.base import Potential

@@ -8,7 +8,7 @@ are one block that is kept here, whitened once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,15 @@ from latlin.inference.forms.site_family import FLATTEST, STEADY, Expansion, Loca
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.model import LatentLinearModel, Model, SiteFactor, in_memory
 from latlin.numerics.arrays import Array, summable
-from latlin.numerics.linalg import Cholesky, cholesky
+from latlin.numerics.linalg import Cholesky, cholesky, dot
+from latlin.potentials.base import ExpectedLog
+
+#: coordinates from which on products of rows with vectors are cheap beside those of matrices
+BROAD = 16
+#: coordinates from which on products in single precision are quicker
+WIDE = 32
+#: most steps of a mean under one covariance; they end this much nearer than they began, or at this many deviations
+MEAN_STEPS, NEARER, AT_MEAN = 3, 1e-2, 1e-9
 
 
 class Sums(NamedTuple):
@@ -84,12 +92,31 @@ class HeldSites(NamedTuple):
     projections: Projections
     sites: Sites
 
-    def stand_ins(self, u: Array, factor: Array) -> SiteParameters:
-        """γ̂ = −2 ∂⟨ψ⟩/∂s² and ν̂ = ∂⟨ψ⟩/∂m + γ̂x under N(u, (CᵀC)⁻¹)."""
-        x = self.projections.times(u)
-        expected = self.sites.expected_log(x, self.projections.variances(factor))
-        gamma = -2.0 * expected.d_var
-        return SiteParameters(gamma, expected.d_mean + gamma * x)
+
+class MeanPoint(NamedTuple):
+    """A mean u under a given covariance: the bound but for what depends on that alone, its slope, and x and ⟨ψ⟩."""
+
+    u: Array
+    value: float
+    slope: Array
+    x: list[Array]
+    expected: list[ExpectedLog]
+
+    @property
+    def stand_ins(self) -> SiteParameters:
+        """γ̂ = −2 ∂⟨ψ⟩/∂s² and ν̂ = ∂⟨ψ⟩/∂m + γ̂x."""
+        gammas = [-2.0 * expected.d_var for expected in self.expected]
+        nus = [expected.d_mean + gamma * x for expected, gamma, x in zip(self.expected, gammas, self.x, strict=True)]
+        return SiteParameters(np.concatenate(gammas), np.concatenate(nus))
+
+
+class Expectation(NamedTuple):
+    """⟨log joint⟩ at N(u, P⁻¹) but for what depends on P alone, its slope in u, and P̂ = Λ̃ + H̃ᵀΓ̂H̃."""
+
+    u: Array
+    value: float
+    slope: Array
+    precision: Array
 
 
 @dataclass(frozen=True)
@@ -104,11 +131,14 @@ class SumForm:
         Sites in memory, one entry per factor, in the model's order.
     elsewhere : BlockModel, optional
         The model whose observations are in blocks.
+    known : dict
+        The last expectation, since the stand-ins of the optimum are asked for after it was found.
     """
 
     own: SiteForm
     here: tuple[HeldSites, ...]
     elsewhere: BlockModel | None = None
+    known: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def rank(self) -> int:
@@ -124,12 +154,72 @@ class SumForm:
         total = tree(parts, add)
         return Sums(float(total[0]), total[1], total[2])
 
+    def expectation(self, u: Array, precision: Cholesky, moving: bool = True) -> Expectation | None:
+        """⟨log joint⟩ at N(u, P⁻¹) or, for rows in memory, at a better mean if `moving`; None where it is infinite."""
+        if self.elsewhere is not None:
+            sums = self.sums(expected_terms, u, precision.factor)
+            value = sums.value + self.own.log_gaussian(u)
+            return Expectation(u, value, self.slope(u, sums), self.precision(sums)) if np.isfinite(value) else None
+        variances = self._variances(precision.factor)
+        point = self._mean_point(u, variances)
+        if point is None:
+            return None
+        if moving and self.rank >= BROAD:
+            point = self._better_mean(point, variances, precision)
+        self.known["last"] = point, precision.factor
+        grams = [part.projections.gram(-2.0 * log.d_var) for part, log in zip(self.here, point.expected, strict=True)]
+        return Expectation(point.u, point.value, point.slope, self._with_quadratic(sum(grams[1:], grams[0])))
+
+    def rough_precision(self, gammas: list[Array]) -> Array:
+        """Upper triangle of Λ̃ + H̃ᵀΓH̃ for the rows in memory, to the digits that a safeguarded step needs."""
+        rough = self.own.quadratic is None and self.rank >= WIDE
+        kinds = [
+            getattr(part.projections, "rough_gram" if rough else "gram", part.projections.gram) for part in self.here
+        ]
+        grams = [kind(gamma) for kind, gamma in zip(kinds, gammas, strict=True)]
+        return self._with_quadratic(sum(grams[1:], grams[0]))
+
+    def _variances(self, factor: Array) -> list[Array]:
+        return [part.projections.variances(factor) for part in self.here]
+
+    def _better_mean(self, point: MeanPoint, variances: list[Array], precision: Cholesky) -> MeanPoint:
+        """Where the bound is nearly highest in the mean under one covariance.
+
+        At the optimum P is the curvature in u too, so that steps P⁻¹g with the factor at hand lead there quickly. They
+        cost products of rows with vectors, where another P costs products with matrices.
+        """
+        enough = AT_MEAN
+        for _ in range(MEAN_STEPS):
+            step = precision.solve(point.slope)
+            away = float(np.sqrt(max(dot(point.slope, step), 0.0)))
+            if away <= enough:
+                break
+            moved = self._mean_point(point.u + step, variances)
+            if moved is None or not moved.value >= point.value:
+                break
+            point, enough = moved, max(enough, NEARER * away)
+        return point
+
+    def _mean_point(self, u: Array, variances: list[Array]) -> MeanPoint | None:
+        value, slope = self.own.log_gaussian(u), self.own.linear - self.own.times_quadratic(u)
+        projected, logs = [part.projections.times(u) for part in self.here], []
+        for part, x, variance in zip(self.here, projected, variances, strict=True):
+            log = part.sites.finite_expected_log(x, variance)
+            if log is None:
+                return None
+            value, slope = value + float(log.value.sum()), slope + part.projections.transposed_times(log.d_mean)
+            logs.append(log)
+        return MeanPoint(u, value, slope, projected, logs) if np.isfinite(value) else None
+
     def stand_ins(self, u: Array, factor: Array) -> SiteParameters | None:
         """γ̂ and ν̂ of all sites under N(u, (CᵀC)⁻¹); None where some are elsewhere."""
         if self.elsewhere is not None:
             return None
-        parts = [part.stand_ins(u, factor) for part in self.here]
-        return SiteParameters(*map(np.concatenate, zip(*parts, strict=True)))
+        point, last = self.known.get("last", (None, None))
+        if point is None or not (np.array_equal(point.u, u) and np.array_equal(last, factor)):
+            point = self._mean_point(u, self._variances(factor))
+        assert point is not None  # the bound was finite there
+        return point.stand_ins
 
     def slope(self, u: Array, sums: Sums) -> Array:
         """Gradient of the log joint (or of its expectation): b̃ − Λ̃u + H̃ᵀψ′."""
@@ -137,11 +227,14 @@ class SumForm:
 
     def precision(self, sums: Sums) -> Array:
         """Upper triangle of Λ̃ + H̃ᵀΓH̃."""
-        p = np.asfortranarray(np.triu(sums.curvature))
+        return self._with_quadratic(sums.curvature)
+
+    def _with_quadratic(self, curvature: Array) -> Array:
+        p = np.array(curvature, order="F")
         if self.own.quadratic is None:
             p[np.diag_indices(self.own.rank)] += 1.0
         else:
-            p += np.triu(self.own.quadratic)
+            p += self.own.quadratic
         return p
 
     def gaussian(self, u: Array, precision: Cholesky) -> Gaussian:

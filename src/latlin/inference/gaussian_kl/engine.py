@@ -17,7 +17,7 @@ from latlin.densities.structured.base import StructuredCovariance
 from latlin.densities.structured.rows import one_pool
 from latlin.inference.engine import checkpoint_for
 from latlin.inference.estimated import fit_estimated, refuse_estimated_checkpoint
-from latlin.inference.evidence.engine_terms import ExpectedEvidence, RefusedEvidence
+from latlin.inference.evidence.terms import ExpectedEvidence
 from latlin.inference.forms.structured import structured_form
 from latlin.inference.gaussian_kl.climber import Climber, CovarianceOption, best_fit, inherit_moments, structured_starts
 from latlin.inference.gaussian_kl.covariances import (
@@ -31,13 +31,13 @@ from latlin.inference.gaussian_kl.covariances import (
     name_covariance,
 )
 from latlin.inference.gaussian_kl.full import ALGORITHMS, FullTask, choose_algorithm
-from latlin.inference.gaussian_kl.split import split
+from latlin.inference.gaussian_kl.split import SPLIT_TOL, mixture, number_of_parts, split
 from latlin.inference.gaussian_kl.subspace import Subspace
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import quiet
 from latlin.numerics.ascent import Rules
-from latlin.numerics.options import one_of, whole
+from latlin.numerics.options import one_of
 from latlin.numerics.stored import storable_by_arguments
 
 #: covariances that have a name, and the options that may stand beside it
@@ -47,11 +47,6 @@ OPTIONS = ("rank", "bandwidth", "order", "pattern", "basis", "inner")
 STILL = 1e-3
 PROBED = "; squares of H were estimated by random signs (give the operator an attribute `squares`), so this is no bound"
 REMEDY = "raise max_iter, rescale the columns of H, or start from another posterior"
-#: some hundred fits each
-MOST_COMPONENTS = 100
-NO_GRADIENT = "the evidence of a mixture has no gradient here; use components=1"
-#: of the fits of parts, whose bounds are bounds at any tolerance
-SPLIT_TOL = 1e-4
 LOCAL = "; the sites are not log-concave, so this optimum may be local"
 
 
@@ -81,9 +76,9 @@ class GaussianKL:
         Gaussians of a mixture: the space is divided by so many soft gates less one, and each part has a Gaussian of its
         own. More components never give a lower bound, at some hundred fits per component.
     algorithm : {"auto", "sites", "sums"}
-        How a full covariance is fitted. "sites" keeps two numbers for each site; "sums" keeps nothing per row, and its
-        steps are those on blocks of rows, whatever the blocks. "auto" is "sums" for log-concave sites on at least 40
-        rows per dimension, with "sites" to fall back on, and "sites" for other models.
+        How a full covariance is fitted. "sites" keeps two numbers for each site; "sums" keeps nothing per row, as on
+        blocks of rows, whatever the blocks. "auto" is "sums" for log-concave sites on at least 40 rows per dimension,
+        with "sites" to fall back on, and "sites" for other models.
 
     Notes
     -----
@@ -107,9 +102,7 @@ class GaussianKL:
 
     def __post_init__(self) -> None:
         structure = self.structure
-        whole("components", self.components, 1)
-        if self.components > MOST_COMPONENTS:
-            raise ValueError(f"components must be at most {MOST_COMPONENTS}, got {self.components}")
+        number_of_parts(self.components)
         one_of("algorithm", self.algorithm, ALGORITHMS)
         if not isinstance(structure, Full) and self.algorithm != "auto":
             raise ValueError(f"algorithm={self.algorithm!r} has no meaning for covariance={structure.name!r}")
@@ -182,26 +175,7 @@ class GaussianKL:
         rough = replace(single, tol=max(self.tol, SPLIT_TOL))
         with np.errstate(all="ignore"), quiet():
             found = split(model, first, lambda part, near: rough.run(part, start=near), self.components)
-        bounds, last = np.array([partition.bound for partition in found]), found[-1]
-        gained = ", ".join(f"{bound:.6g}" for bound in bounds)
-        note = f"; with 1 to {len(found)} components the bound is {gained}"
-        if len(found) < self.components:
-            note += f", and no gate raises it further, so {len(found)} of {self.components} were used"
-        if len(found) == 1:
-            return replace(first, message=first.message + note)
-        return Posterior(
-            model=model,
-            density=last.density,
-            log_evidence=last.bound,
-            evidence_kind="approximation" if first.evidence_kind == "approximation" else "lower bound",
-            engine=self.name,
-            converged=first.converged,
-            n_iter=first.n_iter,
-            trace=bounds,
-            elapsed=time.perf_counter() - started,
-            message=first.message + note,
-            evidence_term=RefusedEvidence(NO_GRADIENT),
-        )
+        return mixture(first, found, self.components, started)
 
     def _run_structured(self, covariance: CovarianceOption, task: FullTask) -> Posterior:
         started, (model, start, rules, verbose, checkpoint) = time.perf_counter(), task

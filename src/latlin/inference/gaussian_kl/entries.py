@@ -32,7 +32,7 @@ class EntryPlace(NamedTuple):
     pull_hat: Array
 
 
-class Reach(NamedTuple):
+class EntryGaussian(NamedTuple):
     """The Gaussian of a place: its precision, mean (from the form's), sums over the sites, and their stand-ins here."""
 
     precision: SparsePrecision
@@ -44,17 +44,17 @@ class Reach(NamedTuple):
 #: mean share γs² of the sites in what is known of their projections up to which the first step is a whole one
 SLIGHT = 0.1
 #: entries with the Gaussian that they make
-Seen = deque[tuple[Array, Reach]]
+Seen = deque[tuple[Array, EntryGaussian]]
 
 
-def gaussian_at(form: SparseForm, entries: Array, pull: Array) -> Reach | None:
+def gaussian_at(form: SparseForm, entries: Array, pull: Array) -> EntryGaussian | None:
     """The Gaussian of some coordinates, or None where there is no proper one or no finite bound."""
     precision = form.precision_with(entries)
     if precision is None:
         return None
     deviation = precision.solve(form.prior.linear + pull)
     found = form.entry_sums(deviation, precision.inverse_values)
-    return None if found is None else Reach(precision, deviation, *found)
+    return None if found is None else EntryGaussian(precision, deviation, *found)
 
 
 def evaluate(form: SparseForm, entries: Array, pull: Array, seen: Seen | None = None) -> Reached[EntryPlace] | None:
@@ -79,7 +79,7 @@ def evaluate(form: SparseForm, entries: Array, pull: Array, seen: Seen | None = 
     return reached(place, bound, gradient, len(entries) + len(scale))
 
 
-def _slope(form: SparseForm, at: Reach) -> Array:
+def _slope(form: SparseForm, at: EntryGaussian) -> Array:
     """∂B/∂m = b − Λm + Hᵀ∂⟨ψ⟩/∂m in the coordinates u."""
     u = at.deviation / form.projections.scale
     return form.linear - form.times_quadratic(u) + form.projections.along(form.projections.scale * at.sums.slope)
@@ -115,7 +115,7 @@ class EntryCoordinates:
         assert at is not None  # an ascent has been there
         return Gaussian(self.form.mean + at.deviation, SparsePrecisionCovariance(at.precision)), at.stand_ins
 
-    def _gaussian_at(self, place: EntryPlace) -> Reach | None:
+    def _gaussian_at(self, place: EntryPlace) -> EntryGaussian | None:
         known = [at for entries, at in self.seen if entries is place.entries]
         return known[0] if known else gaussian_at(self.form, place.entries, place.pull)
 

@@ -1,8 +1,8 @@
 """How a full Gaussian KL fit is made: with stand-ins for every site, or by sums over the sites alone.
 
 Both climb the same bound. With stand-ins a step mixes 2N numbers, and hard fits are finished by second-order steps;
-with sums it mixes D²/2, nothing is kept per row, and the steps are those on blocks of rows. Where there are many rows
-for each dimension the sums need less time and memory: on two cores, from about 40 rows per dimension on.
+with sums it mixes D²/2 and nothing is kept per row, as on blocks of rows. Where there are many rows for each dimension
+the sums need less time and memory: on two cores, from about 40 rows per dimension on.
 
 Wide priors on separable data, and some posteriors of sites that are not log-concave, bend the bound so much that site
 parameters are poor coordinates. In (m, C) it is concave for concave sites (Challis (2013), §4.2.2), and Newton's

@@ -33,9 +33,8 @@ from latlin.inference.forms.projections import Projections
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteCurvature, SiteParameters, Sites, site_curvature
 from latlin.inference.gaussian_kl.ascent import HALF, Reached, reached, rises
-from latlin.numerics.arrays import Array, largest
+from latlin.numerics.arrays import Array, largest, room
 from latlin.numerics.linalg import dot
-from latlin.numerics.memory import room
 from latlin.potentials.base import ExpectedLog
 
 # --- Where an ascent by sites starts in many dimensions: as if the rows lay in no particular direction.

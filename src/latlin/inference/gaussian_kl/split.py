@@ -14,7 +14,9 @@ even for a single Gaussian. A gate of slope zero changes nothing: more parts nev
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,12 +25,14 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from latlin.densities.density import Mixture
+from latlin.inference.evidence.terms import RefusedEvidence
 from latlin.inference.forms.projections import stacked_rows
 from latlin.inference.forms.sites import Sites
-from latlin.inference.model import LatentLinearModel, SiteFactor
+from latlin.inference.model import LatentLinearModel, SiteFactor, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import cholesky
+from latlin.numerics.options import whole
 from latlin.potentials.logit import Logit
 
 #: slope of a new gate, per standard deviation, and where it may stand
@@ -38,6 +42,11 @@ PLACES = (-1.0, 0.0, 1.0)
 AXES, ROWS = 4, 4
 #: gates per part that are tried a little, steps of those trials and of the best of them
 TRIALS, SHORT, LONG = 3, 4, 40
+#: some hundred fits each
+MOST_COMPONENTS = 100
+#: of the fits of parts, whose bounds are bounds at any tolerance
+SPLIT_TOL = 1e-4
+NO_GRADIENT = "the evidence of a mixture has no gradient here; use components=1"
 HERMITE = np.polynomial.hermite_e.hermegauss(30)
 
 Fit = Callable[[LatentLinearModel, Posterior | None], Posterior]
@@ -60,6 +69,14 @@ class Partition(NamedTuple):
         return Mixture(np.exp(bounds - bounds.max()), tuple(part.density for part in self.parts))
 
 
+def number_of_parts(components: object) -> int:
+    """Checked."""
+    count = whole("components", components, 1)
+    if count > MOST_COMPONENTS:
+        raise ValueError(f"components must be at most {MOST_COMPONENTS}, got {count}")
+    return count
+
+
 def split(model: LatentLinearModel, first: Posterior, fit: Fit, count: int) -> list[Partition]:
     """Partitions into 1, 2, … `count` parts, each from the one before; fewer where no gate raises the bound."""
     space = _Space(model, first, fit)
@@ -71,6 +88,46 @@ def split(model: LatentLinearModel, first: Posterior, fit: Fit, count: int) -> l
         if not best.bound > now.bound:
             break
         found.append(best)
+    return found
+
+
+def mixture(first: Posterior, found: list[Partition], asked: int, started: float) -> Posterior:
+    """The last partition as a posterior, whose trace has the bounds of 1, 2, … parts; the first where it is alone."""
+    bounds, last = np.array([partition.bound for partition in found]), found[-1]
+    note = f"; with 1 to {len(found)} components the bound is {', '.join(f'{bound:.6g}' for bound in bounds)}"
+    used = len(last.parts)
+    if used < asked:
+        note += f", and no gate raises it further, so {used} of {asked} were used"
+    if used == 1:
+        return replace(first, message=first.message + note)
+    errors = [part.bound_error for part in last.parts]
+    return replace(
+        first,
+        density=last.density,
+        log_evidence=last.bound,
+        evidence_kind="approximation" if first.evidence_kind == "approximation" else "lower bound",
+        bound_error=max(errors),
+        trace=bounds,
+        elapsed=time.perf_counter() - started,
+        message=first.message + note,
+        sites=None,
+        evidence_term=RefusedEvidence(NO_GRADIENT),
+    )
+
+
+def refitted(
+    first: Posterior, partitions: list[Partition], fit: Callable[[LatentLinearModel], Posterior]
+) -> list[Partition]:
+    """The same parts with densities of another family, from its own posterior of the whole on.
+
+    Parts that serve Gaussians best need not serve this family: in the place of a partition that loses, gates of slope
+    zero would do as well as the one before, which stays.
+    """
+    found = [partitions[0]._replace(parts=(first,), bound=first.log_evidence)]
+    for partition in partitions[1:]:
+        parts = tuple(fit(in_memory(part.model)) for part in partition.parts)
+        new = partition._replace(parts=parts, bound=_bound(parts))
+        found.append(max(found[-1], new, key=lambda each: each.bound))
     return found
 
 

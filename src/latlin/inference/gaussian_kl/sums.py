@@ -6,22 +6,25 @@ its gradient, and the end of the natural-gradient step of length one,
     P̂ = Λ̃ + H̃ᵀΓ̂H̃,   m̂ = m + P̂⁻¹(b̃ − Λ̃m + H̃ᵀ ∂⟨ψ⟩/∂m)
 
 (Challis (2013), eqs. 4.3.1–4.3.2, corrected). Nothing is kept per site; vectors are in units of the first posterior.
-Rows in blocks are fitted in no other way; rows in memory where they are many times more than dimensions, and all the
-steps are the same.
+Rows in blocks are fitted in no other way; rows in memory where they are many times more than dimensions. There, in
+many dimensions, the mean is moved to its best under every covariance before the sums are taken: P is the curvature of
+the bound in m, so that a step P⁻¹g needs products with vectors alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections import deque
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import blas, lapack
 
 from latlin.densities.density import Density
-from latlin.inference.forms.site_family import in_units, under_prior
+from latlin.inference.forms.site_family import Expansion, in_units, under_prior
 from latlin.inference.forms.sites import Start
-from latlin.inference.forms.sums import SumForm, expected_terms, typical_terms
+from latlin.inference.forms.sums import SumForm, typical_terms
 from latlin.inference.gaussian_kl.ascent import Reached, reached
 from latlin.inference.mode import deviations_from_mode, find_mode
 from latlin.numerics.arrays import LOG_2PI, Array
@@ -43,16 +46,16 @@ class SumPlace(NamedTuple):
     precision_hat: Array
 
 
-def evaluate(form: SumForm, m: Array, precision: Array) -> Reached[SumPlace] | None:
-    """The Gaussian of a mean and a precision, in one pass; None where the precision or the bound is improper."""
+def evaluate(form: SumForm, m: Array, precision: Array, moving: bool = True) -> Reached[SumPlace] | None:
+    """The Gaussian of a precision and a mean, or a better one; None where the precision or the bound is improper."""
     chol = definite(precision)
     if chol is None:
         return None
-    sums = form.sums(expected_terms, m, chol.factor)
-    bound = sums.value + _gaussian_terms(form, m, chol)
-    if not np.isfinite(bound):
+    found = form.expectation(m, chol, moving)
+    bound = -np.inf if found is None else found.value + _covariance_terms(form, chol)
+    if found is None or not np.isfinite(bound):
         return None
-    slope, precision_hat = form.slope(m, sums), form.precision(sums)
+    m, _, slope, precision_hat = found
     # ∂B/∂C̃ = C̃(P − P̂), S̃ = C̃ᵀC̃
     root = chol.whiten(symmetrise(precision - precision_hat))
     gradient = max(float(np.abs(part).max(initial=0.0)) for part in (slope, root))
@@ -66,15 +69,15 @@ def definite(precision: Array) -> Cholesky | None:
         return None
 
 
-def _gaussian_terms(form: SumForm, m: Array, chol: Cholesky) -> float:
-    """⟨log Gaussian factors⟩ + entropy, with every constant."""
+def _covariance_terms(form: SumForm, chol: Cholesky) -> float:
+    """What the covariance adds to ⟨log Gaussian factors⟩, and the entropy, with every constant."""
     own = form.own
     if own.quadratic is None:
         root = lapack.dtrtri(chol.factor, lower=0)[0]
         trace = float(np.einsum("de,de->", root, root))
     else:
         trace = float(np.einsum("de,de->", own.quadratic, chol.inverse()))
-    return own.log_gaussian(m) - 0.5 * trace + 0.5 * (own.rank * (1.0 + LOG_2PI) - chol.log_det)
+    return -0.5 * trace + 0.5 * (own.rank * (1.0 + LOG_2PI) - chol.log_det)
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ class SumCoordinates:
         return cls(form, cholesky(start.precision).factor)
 
     def evaluate(self, place: SumPlace) -> Reached[SumPlace] | None:
-        return evaluate(self.form, place.m, place.precision)
+        return evaluate(self.form, place.m, place.precision, moving=False)
 
     def encode(self, place: SumPlace) -> tuple[Array, Array] | None:
         target = definite(place.precision_hat)
@@ -141,13 +144,15 @@ def unpacked(unit: Array, point: Array) -> tuple[Array, Array]:
     inner = symmetrise(lapack.dtpttr(dim, point[:-dim] / _weights(dim))[0])
     half = blas.dtrmm(1.0, unit, inner, lower=0, trans_a=1)
     precision = blas.dtrmm(1.0, unit, half, lower=0, side=1, overwrite_b=1)
-    return blas.dtrsv(unit, point[-dim:]), np.asfortranarray(np.triu(precision))
+    return blas.dtrsv(unit, point[-dim:]), precision
 
 
+@lru_cache(maxsize=4)
 def _weights(dim: int) -> Array:
     """1 on the diagonal and √2 off it, where an entry of a symmetric matrix counts twice."""
     weights = np.full(dim * (dim + 1) // 2, np.sqrt(2.0))
     weights[np.cumsum(np.arange(1, dim + 1)) - 1] = 1.0
+    weights.flags.writeable = False
     return weights
 
 
@@ -174,8 +179,44 @@ def place_of(form: SumForm, density: Density) -> Reached[SumPlace] | None:
 
 def _expand_mode(form: SumForm, first: Array) -> Reached[SumPlace] | None:
     rough = Rules(gradient_tol=NEAR, objective_tol=np.inf, max_iter=50)
-    mode = find_mode(form, first, rough, "start", warn=False, measure=lambda at: deviations_from_mode(form, at)).state
-    return _narrowed(form, evaluate(form, mode.u, mode.kept))
+    seen = form if form.elsewhere is not None else RoughForm(form)
+    mode = find_mode(seen, first, rough, "start", warn=False, measure=lambda at: deviations_from_mode(seen, at)).state
+    return _narrowed(form, evaluate(form, mode.u, seen.curvature(mode)))
+
+
+@dataclass(frozen=True)
+class RoughForm:
+    """A form in memory for a rough mode: P only where a step begins, to the digits that its direction needs."""
+
+    form: SumForm
+    known: deque[tuple[Any, Array]] = field(default_factory=lambda: deque(maxlen=2))
+
+    def expand(self, u: Array, smoothing: float | None = None) -> Expansion:
+        """The log joint about u; what is kept are the curvatures γ of the sites of each part."""
+        own, gammas = self.form.own, []
+        value, gradient = own.log_gaussian(u), own.linear - own.times_quadratic(u)
+        for part in self.form.here:
+            values, first, second = part.sites.expansion(part.projections.times(u))
+            value, gradient = value + float(values.sum()), gradient + part.projections.transposed_times(first)
+            gammas.append(-second)
+        return Expansion(u, value if np.isfinite(value) else -np.inf, gradient, gammas)
+
+    def curvature(self, at: Expansion) -> Array:
+        """Upper triangle of P = Λ̃ + H̃ᵀΓH̃."""
+        for gammas, precision in self.known:
+            if gammas is at.kept:
+                return precision
+        precision = self.form.rough_precision(at.kept)
+        self.known.append((at.kept, precision))
+        return precision
+
+    def newton_step(self, at: Expansion) -> Array | None:
+        """P⁻¹g; None where P is not definite."""
+        chol = definite(self.curvature(at))
+        return None if chol is None else chol.solve(at.gradient)
+
+    def steady_step(self, at: Expansion) -> Array | None:
+        return self.form.steady_step(at)
 
 
 def _narrowed(form: SumForm, found: Reached[SumPlace] | None) -> Reached[SumPlace] | None:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from latlin.inference.engine import checkpoint_for, site_form
-from latlin.inference.evidence.engine_terms import BoundEvidence, RefusedEvidence
+from latlin.inference.evidence.terms import BoundEvidence, RefusedEvidence
 from latlin.inference.forms.sites import SiteParameters, Sites, refuse_extra_variance
 from latlin.inference.forms.structured import structured_form
 from latlin.inference.local_bound.double_loop import BoundState, best_start, centres, maximise_local_bound

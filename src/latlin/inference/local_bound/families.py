@@ -17,7 +17,7 @@ from scipy import sparse
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import DiagonalWhitening, SubspaceCovariance
-from latlin.densities.probed_precision import ProbedPrecisionCovariance
+from latlin.densities.sparse_precision import ProbedPrecisionCovariance
 from latlin.densities.structured.rows import DenseRows, ProjectionRows, SparseRows, row_dots
 from latlin.densities.structured.stacked_rows import StackedRows
 from latlin.inference.forms.site_family import SiteForm
