@@ -1,6 +1,7 @@
 """Encoding: names, indicators, gaps; new rows go the same way, or the cell that does not fit is named."""
 
 import json
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -58,6 +59,16 @@ def test_codings_and_references(frame):
         learn_encoding(frame, "y", reference={"city": "Paris"})
     with pytest.raises(ValueError, match="coding must be one of 'treatment', 'sum', 'one-hot', got 'dummy'"):
         learn_encoding(frame, "y", coding="dummy")
+
+
+@pytest.mark.parametrize("number", [int, float, Decimal])
+def test_numbers_in_a_column_of_objects_are_numbers(number):
+    plain = pandas.DataFrame({"a": [1.0, 2.0, 3.0, 2.0, 3.0, 1.0], "y": [1.0, 2.0, 3.5, 2.0, 3.0, 0.0]})
+    objects = plain.assign(a=pandas.Series([number(k) for k in plain["a"]], dtype=object))
+    assert learn_encoding(objects, "y").columns == learn_encoding(plain, "y").columns
+    np.testing.assert_array_equal(learn_encoding(objects, "y").encode(objects).matrix, plain[["a"]])
+    texts = plain.assign(a=list("uvwvwu"))
+    assert learn_encoding(texts, "y").columns != learn_encoding(plain, "y").columns
 
 
 def test_all_odd_columns_are_named_in_one_message():

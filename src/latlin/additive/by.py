@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from latlin.additive.expression import evaluate, is_name
-from latlin.additive.frame import Column, codes_of, column, is_category, levels_of
+from latlin.additive.frame import Column, codes_of, column, is_labelled, levels_of
 from latlin.additive.places import indicator, row_products
 from latlin.additive.term import Part, PartPrior, PredictorRows, Slope, Values
 from latlin.hyper.space import Hyperparameter
@@ -27,7 +27,7 @@ def by_level(by: By, part: Part, frame: Any) -> Part:
     """The part itself, a copy of it per label, or the part multiplied by a number."""
     if by.column is None:
         return part
-    if is_name(by.column) and is_category(column(frame, by.column)):
+    if is_name(by.column) and is_labelled(frame, by.column):
         return CopiedPart(part, by.column, levels_of(column(frame, by.column), f"column {by.column!r}"))
     return MultipliedPart(part, by.column)
 

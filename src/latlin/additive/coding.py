@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from latlin.additive.expression import CODINGS, check_coding, evaluate, is_function, is_name, variables
-from latlin.additive.frame import Column, codes_of, column, is_category, n_rows, ordered_levels
+from latlin.additive.frame import Column, codes_of, column, is_labelled, n_rows, ordered_levels
 from latlin.additive.places import indicator, row_products, side_by_side
 from latlin.numerics.arrays import visible
 from latlin.numerics.stored import storable, storable_as
@@ -247,8 +247,8 @@ def _simple(piece: str, frame: Any, beside: tuple[str, ...]) -> TableCoding | No
         return NumericColumn(piece)
     if not is_name(piece):
         return None
-    values = column(frame, piece)
-    if is_category(visible(f"column {piece!r}", values)):
+    visible(f"column {piece!r}", column(frame, piece))
+    if is_labelled(frame, piece):
         return References(piece, ordered_levels(frame, piece))
     return NumericColumn(piece)
 

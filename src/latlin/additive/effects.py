@@ -17,7 +17,7 @@ from latlin.additive.ar1 import AR1Part
 from latlin.additive.by import CopiedPart, MultipliedPart
 from latlin.additive.family import ObservedResponse, ResponseFamily
 from latlin.additive.fixed import FixedPart
-from latlin.additive.frame import column, has_column, is_category, levels_of, n_rows, numbers
+from latlin.additive.frame import column, has_column, is_labelled, levels_of, n_rows, numbers
 from latlin.additive.group import GroupPart
 from latlin.additive.intrinsic import IntrinsicPart
 from latlin.additive.places import Line, Splines
@@ -185,8 +185,8 @@ def marginal_rows(name: str, frame: Any, parts: tuple[Part, ...]) -> tuple[spars
     fixed = parts[0]
     if not isinstance(fixed, FixedPart) or not has_column(frame, name):
         return None
-    values = column(frame, name)
-    spots = levels_of(values, f"column {name!r}") if _labelled(values) else np.quantile(numbers(values, name), SPOTS)
+    values, labelled = column(frame, name), _labelled(frame, name)
+    spots = levels_of(values, f"column {name!r}") if labelled else np.quantile(numbers(values, name), SPOTS)
     rows, names = [], []
     for spot in np.unique(spots):
         table = _Changed(frame, name, np.full(n_rows(frame), spot))
@@ -198,9 +198,10 @@ def marginal_rows(name: str, frame: Any, parts: tuple[Part, ...]) -> tuple[spars
     return sparse.csr_array(found), names
 
 
-def _labelled(values: NDArray[Any]) -> bool:
+def _labelled(frame: Any, name: str) -> bool:
     """Labels, or numbers with so few values that they may be labels."""
-    return is_category(values) or (values.dtype.kind in "iu" and len(np.unique(values)) <= 12)
+    values = column(frame, name)
+    return is_labelled(frame, name) or (values.dtype.kind in "iu" and len(np.unique(values)) <= 12)
 
 
 class _Changed:

@@ -35,6 +35,7 @@ from latlin.potentials.logit import Logit
 from latlin.potentials.ordinal import cut_words
 from latlin.potentials.probit import Probit
 from latlin.potentials.ranges import Between, Increasing, Range
+from latlin.potentials.survival import question_codes
 from latlin.potentials.zero_counts import Hurdle
 from latlin.priors import Exponential, Gamma, HalfStudentT, LogNormal, Uniform
 from latlin.priors.base import Prior
@@ -385,6 +386,8 @@ def observe(
         if given is not None and option not in family.declared.columns:
             timed = ", ".join(name for name, one in FAMILIES.items() if option in one.declared.columns)
             raise ValueError(f"family {family.name!r} has no {option}(…); these have: {timed}")
+    if event is not None:
+        question_codes(event)
     return ObservedResponse(y, trials, se, weight, classes, event, upper)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -63,10 +64,15 @@ def some_rows(frame: Any) -> int:
     return rows
 
 
+def is_labelled(frame: Any, name: str) -> bool:
+    """Whether a column holds labels: because it is one of categories, whatever these are, or by its values."""
+    return _categories(frame, name) is not None or is_category(column(frame, name))
+
+
 def is_category(values: NDArray[Any]) -> bool:
     """Whether a column holds labels: strings, objects that are no numbers, or truth values."""
     if values.dtype.kind in "OUSTb":
-        return not all(isinstance(v, int | float | np.number) and not isinstance(v, bool) for v in values[:1000])
+        return not all(isinstance(v, Number) and not isinstance(v, bool) for v in values[:1000])
     return values.dtype.kind not in "iuf"
 
 
@@ -108,11 +114,18 @@ def ordered_levels(frame: Any, name: str) -> Column:
     """The labels of a column: in the order of its categories where it has such, else in their own."""
     values = column(frame, name)
     found = levels_of(values, f"column {name!r}")
-    categories = getattr(getattr(frame[name], "cat", None), "categories", None)
-    if categories is None or callable(categories):
+    categories = _categories(frame, name)
+    if categories is None:
         return found
     present = set(found.tolist())
     return np.array([label for label in np.asarray(categories).tolist() if label in present], dtype=found.dtype)
+
+
+def _categories(frame: Any, name: str) -> Any:
+    """The categories that a column declares, or None."""
+    values = frame[name]
+    found = getattr(getattr(values, "cat", values), "categories", None)
+    return None if callable(found) else found
 
 
 def codes_of(values: NDArray[Any], levels: NDArray[Any], name: str) -> NDArray[np.int64]:
@@ -144,11 +157,26 @@ def _narrow_span(values: NDArray[Any]) -> tuple[int, int] | None:
 
 
 def joined(frame: Any, names: tuple[str, ...]) -> NDArray[Any]:
-    """One column of labels, or the combinations "a:b" of several."""
+    """One column of labels, or the combinations "a:b" of several, each combination with a label of its own.
+
+    Examples
+    --------
+    >>> joined({"a": [1.0, 2.5, 3.0], "b": ["x", "y", "z:1"]}, ("a", "b")).tolist()
+    ['1:x', '2.5:y', '3:z\\\\:1']
+    """
     if len(names) == 1:
         return column(frame, names[0])
     parts = [column(frame, name) for name in names]
-    return np.array([":".join(map(str, row)) for row in zip(*parts, strict=True)], dtype=object)
+    for name, values in zip(names, parts, strict=True):
+        _refuse_missing(values, f"column {name!r}")
+    texts = [list(map(_text, values.tolist())) for values in parts]
+    return np.array([":".join(row) for row in zip(*texts, strict=True)], dtype=object)
+
+
+def _text(label: Any) -> str:
+    """A label within a combination: equal numbers are one label, and a colon of its own is marked."""
+    text = str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
+    return text.replace("\\", "\\\\").replace(":", "\\:")
 
 
 def _sortable(values: NDArray[Any]) -> bool:
@@ -156,14 +184,18 @@ def _sortable(values: NDArray[Any]) -> bool:
 
 
 def _refuse_missing(values: NDArray[Any], name: str) -> None:
-    missing = (
-        np.array([v is None or v != v for v in values.tolist()]) if values.dtype.kind in "Of" else np.zeros(1, bool)
-    )
+    missing = np.array([_is_missing(v) for v in values.tolist()]) if values.dtype.kind in "OfM" else np.zeros(1, bool)
     if np.any(missing):
         raise ValueError(
             f"{name} has {int(missing.sum())} missing labels, the first in row {int(np.argmax(missing))}; "
             "drop these rows or give them a label"
         )
+
+
+def _is_missing(value: Any) -> bool:
+    """Nothing, and whatever does not say that it equals itself: NaN, NaT, NA."""
+    same = value == value
+    return value is None or not (isinstance(same, bool | np.bool_) and same)
 
 
 def names_of_columns(frame: Any) -> list[str]:

@@ -52,7 +52,7 @@ class Lattice(Term):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.order not in (1, 2):
+        if np.ndim(self.order) or self.order not in (1, 2):
             raise ValueError(f"order of a Lattice must be 1 or 2, got {self.order!r}")
         if self.shape is not None and not (isinstance(self.shape, tuple | list) and len(self.shape) == 2):
             raise ValueError(f"shape must be a pair of integers, got {self.shape!r:.80}")

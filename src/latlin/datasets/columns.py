@@ -30,6 +30,8 @@ SIGNS = r"[\s\u00a0\u202f$€£¥₹'’%]"
 NEARLY = 0.2
 #: cells of a column of texts that are looked at for numbers beyond the range of doubles
 LOOKED_AT = 1000
+#: what pandas calls cells of objects that are numbers
+NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")
 
 
 @storable
@@ -303,8 +305,21 @@ def _or_written(series: Series) -> str:
 
 
 def column_of_numbers(series: Series) -> Array | None:
-    """The values of a column of numbers or truth values, or None if it is of another kind."""
-    return series.to_numpy(float, na_value=np.nan) if holds_numbers(series.dtype) else None
+    """The values of a column of numbers or truth values, or None if it is of another kind.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> column_of_numbers(pandas.Series([1, None, 2.5], dtype=object))
+    array([1. , nan, 2.5])
+    """
+    plain = holds_numbers(series.dtype) or (series.dtype == object and _infer(series) in NUMBERS)
+    return series.to_numpy(float, na_value=np.nan) if plain else None
+
+
+def _infer(series: Series) -> str:
+    """What the present cells of a column of objects are."""
+    return str(need_pandas().api.types.infer_dtype(series, skipna=True))
 
 
 def holds_numbers(dtype: Any) -> bool:

@@ -81,7 +81,8 @@ class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin,
         Of these parameters by name (`hyperparameters_` shows them), from `latlin.priors`; `Flat()` for all gives plain
         evidence maximisation. Weakly informative in the units of the data unless given.
     n_jobs : int, optional
-        Processes for the classes, as joblib counts them; the result does not depend on it.
+        Processes for the classes, as joblib counts them; it changes the last digits at most, where BLAS takes other
+        numbers of threads.
     random_state : int, Generator or None
     verbose : bool
 

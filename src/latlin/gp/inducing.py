@@ -93,7 +93,7 @@ class Inducing:
     def __post_init__(self) -> None:
         if self.learning_rows is not None:
             whole("learning_rows", self.learning_rows, 1)
-        if self.n_inducing != "auto":
+        if not (isinstance(self.n_inducing, str) and self.n_inducing == "auto"):
             whole("n_inducing", self.n_inducing, 1)
         whole("moves", self.moves)
         if isinstance(self.inputs, str) and self.inputs not in get_args(Placement):

@@ -30,6 +30,7 @@ from latlin.inference.posterior import Posterior
 from latlin.inference.propriety import OVERLAP, check_propriety, has_overlap
 from latlin.numerics.arrays import reuse_memory
 from latlin.numerics.linalg import BLOCK
+from latlin.numerics.progress import begun
 from latlin.numerics.sparse_cholesky import Plan
 from latlin.numerics.stored import storable_by_arguments
 from latlin.numerics.threads import blas_threads_for
@@ -210,8 +211,8 @@ def infer(
     if start is not None and not isinstance(start, Posterior):
         raise ValueError(f"start must be a Posterior, got {type(start).__name__}")
     chosen = resolve(engine)
-    check_propriety(model)
-    with blas_threads_for(_multiplications(model)), reuse_memory():
+    with begun(chosen.name, verbose), blas_threads_for(_multiplications(model)), reuse_memory():
+        check_propriety(model)
         return _explained(chosen.run(model, start=start, verbose=verbose, checkpoint=checkpoint))
 
 

@@ -85,6 +85,9 @@ def beside(y: Any, **extra: Any) -> Any:
         array = np.full(len(first), float(array)) if array.ndim == 0 else array
         if array.shape != first.shape:
             raise ValueError(f"{name} must have shape {first.shape}, one number per row, got shape {array.shape}")
+        bad = ~np.isfinite(array)
+        if name != "upper" and np.any(bad):  # which has no number where no interval ends
+            raise ValueError(f"{name} must hold finite numbers, got {array[bad][0]:g} in row {int(np.argmax(bad))}")
         parts.append(array)
     return np.column_stack(parts)
 

@@ -34,6 +34,7 @@ from latlin.linear._learning import (
 )
 from latlin.linear._problem import LinearProblem
 from latlin.numerics.arrays import SMALLEST, summable, visible
+from latlin.numerics.progress import begun
 from latlin.potentials.ranges import Increasing, Positive, Range
 
 AUTO = "auto"
@@ -106,7 +107,8 @@ def fit_problem(
     if free:
         fit = learn(problem, chosen, values, free, task, start, checkpoint)
     else:
-        posterior = chosen.run(problem.model(values), start=start, verbose=verbose, checkpoint=checkpoint)
+        with begun(chosen.name, verbose):
+            posterior = chosen.run(problem.model(values), start=start, verbose=verbose, checkpoint=checkpoint)
         fit = LearntFit(posterior, dict(values), table=fixed_table(values))
     if not reason:
         return fit

@@ -16,6 +16,7 @@ from latlin.linear._tables import column_of
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState
 from latlin.potentials.predictive import censored_pit
+from latlin.potentials.survival import question_codes
 
 
 class BayesianSurvivalRegression(ChosenFamily):
@@ -157,6 +158,8 @@ class BayesianSurvivalRegression(ChosenFamily):
             raise ValueError("upper is the end of intervals, which event marks with 3: give event too")
         read = self._read(X, table, y=y, sample_weight=sample_weight, offset=offset, event=event, upper=upper)
         X, y = read.pop("X"), beside(read.pop("y"), event=read.pop("event"), upper=read.pop("upper"))
+        if isinstance(y, np.ndarray) and y.ndim == 2:
+            question_codes(y[:, 1])
         return self._fit_chosen(self._fit, X, y, read, checkpoint)
 
     def _centre(self, at: LinearPredictors) -> Array:

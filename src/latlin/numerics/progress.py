@@ -59,6 +59,8 @@ class _Bar:
 
 #: the bar of the innermost loop that shows one
 _SHOWN: ContextVar[_Bar | None] = ContextVar("shown", default=None)
+#: closes the bar of a beginning
+_BEGUN: ContextVar[Callable[[], None]] = ContextVar("begun", default=lambda: None)
 
 
 def begin_pass(count: int) -> Callable[[int], None] | None:
@@ -87,16 +89,37 @@ def progress(label: str, total: int | None, verbose: bool) -> Iterator[Progress]
     if not verbose:
         yield SILENT
         return
+    _BEGUN.get()()
+    with _shown(label, total, leave=True) as (shown, _):
+        yield shown
+
+
+@contextmanager
+def begun(label: str, verbose: bool) -> Iterator[None]:
+    """Show a bar while work begins, if `verbose`: the first bar of a loop within the block takes its place."""
+    if not verbose:
+        yield
+        return
+    with _shown(label, None, leave=False) as (_, bar):
+        token = _BEGUN.set(bar.close)
+        try:
+            yield
+        finally:
+            _BEGUN.reset(token)
+
+
+@contextmanager
+def _shown(label: str, total: int | None, leave: bool) -> Iterator[tuple[_Bar, Any]]:
     try:
         from tqdm.auto import tqdm
     except ImportError as error:
         raise ImportError("verbose=True needs tqdm: install latlin[cli]") from error
     from latlin.numerics.threads import announce_compiling  # loads the compiler: when first needed
 
-    with tqdm(total=total, desc=label, leave=True) as bar, announce_compiling(bar.write):
+    with tqdm(total=total, desc=label, leave=leave) as bar, announce_compiling(bar.write):
         shown = _Bar(bar)
         token = _SHOWN.set(shown)
         try:
-            yield shown
+            yield shown, bar
         finally:
             _SHOWN.reset(token)

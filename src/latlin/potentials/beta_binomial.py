@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import digamma, expit, gammaln
 
+from latlin.numerics.options import float_array
 from latlin.numerics.special import log_sigmoid
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential
 from latlin.potentials.binomial import check_trials
@@ -58,7 +59,7 @@ class BetaBinomial(Potential):
         self._store(successes=y, trials=n, precision=positive("precision", precision))
 
     def log_density(self, x: ArrayLike) -> Array:
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         k, n, s = self.successes, self.trials, self.precision
         up, down = (log_inverse_beta(y, s * expit(t), np.log(s) + log_sigmoid(t)) for t, y in ((x, k), (-x, n - k)))
         return np.asarray(self._counted() + up + down)
@@ -70,7 +71,7 @@ class BetaBinomial(Potential):
         return np.asarray(np.log(n) - outcomes - log_inverse_beta(n, s, np.log(s)))
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         s, k, n = self.precision, self.successes, self.trials - self.successes
         # log Γ(k + a)/Γ(1 + a) + log a, if there are successes at all, and likewise for failures
         up, down = self._slopes(k, s * expit(x)), self._slopes(n, s * expit(-x))

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
 from latlin.numerics.arrays import LOG_2PI
+from latlin.numerics.options import float_array
 from latlin.potentials import strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import counts, fractions
@@ -61,7 +62,7 @@ class GeneralisedPoisson(Potential):
         return Walled(wall, Growth(np.maximum(y - 1, 0.0), log_theta - log_load))
 
     def log_density(self, x: ArrayLike) -> Array:
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         if not np.any(self.y > MANY):
             return self._form().log_density(x)
         y, lam = np.maximum(self.y, 1.0), self.clustering
@@ -77,7 +78,7 @@ class GeneralisedPoisson(Potential):
         return np.asarray((1.0 - self.clustering) * away)
 
     def derivatives(self, x: ArrayLike) -> Derivatives:
-        x = np.asarray(x, dtype=float)
+        x = float_array("x", x)
         first, second, third = self._form().derivatives(x)
         if np.any(self.y > MANY):
             # with r = θ/(θ + λy), r′ = λr/(1 + δ) and δ′ = r(1 + δ): ψ′ = 1 − r − yrδ

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, gamma
 
+from latlin.numerics.alerts import MisfitWarning, alert
+from latlin.numerics.arrays import visible
 from latlin.numerics.options import float_array
 from latlin.numerics.special import log1mexp
 from latlin.potentials import strip
@@ -25,6 +27,16 @@ from latlin.potentials.ranges import Positive, Range
 from latlin.potentials.sigmoids import Sigmoids
 
 RIGHT, EVENT, LEFT, INTERVAL = 0.0, 1.0, 2.0, 3.0
+
+
+def question_codes(event: ArrayLike) -> None:
+    """Warn where codes may be those of another convention, in which 1 is censored and 2 observed."""
+    if set(np.unique(np.asarray(event)).tolist()) == {EVENT, LEFT}:
+        alert(
+            "event holds 1 (observed) and 2 (the event came earlier), and neither 0 nor 3; where 1 means censored and "
+            "2 observed, as in some tables, give event == 2 instead",
+            MisfitWarning,
+        )
 
 
 class SurvivalTime(Potential):
@@ -49,7 +61,8 @@ class SurvivalTime(Potential):
             refuse("event", codes, inside, "no 3 (interval-censored) unless upper is given")
             ends = np.zeros(())
         else:
-            ends = finite("upper", np.where(np.isfinite(float_array("upper", upper)) | inside, upper, 0.0))
+            given = float_array("upper", visible("upper", upper))
+            ends = finite("upper", np.where(np.isfinite(given) | inside, given, 0.0))
             refuse("upper", ends, inside & (ends <= time), "numbers above time where event is 3 (interval-censored)")
         self._store(time=time, event=codes, shape=positive("shape", shape), upper=ends)
 

@@ -87,7 +87,7 @@ class Subspace(Structured):
     def __post_init__(self) -> None:
         if isinstance(self.basis, str) and self.basis not in BASES:
             raise ValueError(f"basis must be one of {', '.join(BASES)}, or a matrix, got {self.basis!r}")
-        if self.inner not in ("full", "banded", "diagonal"):
+        if np.ndim(self.inner) or self.inner not in ("full", "banded", "diagonal"):
             raise ValueError(f"inner must be 'full', 'banded' or 'diagonal', got {self.inner!r}")
         if self.inner == "banded":
             check_count(self.bandwidth, "bandwidth", self.name, least=0)
