@@ -261,8 +261,8 @@ def _repeated(block: Array, count: int) -> sparse.csc_array:
 @lru_cache(maxsize=8)
 def _repeated_pattern(size: int, count: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Indices and ends of columns of I ⊗ block, not to be changed: every value of the hyperparameters asks for them."""
-    starts = size * np.arange(count, dtype=np.int32)[:, None, None]
-    indices = (starts + np.arange(size, dtype=np.int32) + np.zeros((size, 1), np.int32)).ravel()
+    rows = np.arange(count * size, dtype=np.int32).reshape(count, 1, size)
+    indices = np.broadcast_to(rows, (count, size, size)).ravel()
     ends = np.arange(0, count * size * size + 1, size, dtype=np.int32)
     return indices, ends
 
