@@ -15,6 +15,7 @@ from latlin.linear import (
     BayesianLogisticRegression,
     BayesianOrdinalRegression,
     BayesianPoissonRegression,
+    BayesianProbitRegression,
     RobustRegression,
     SparseRegression,
 )
@@ -209,3 +210,11 @@ def test_intervals_of_few_rows_cover():
 def test_what_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         BayesianLinearRegression(**options).fit(X, Y["numbers"])
+
+
+def test_offsets_that_leave_no_digit_to_the_evidence_are_named():
+    rng = np.random.default_rng(0)
+    X, y, offset = rng.standard_normal((30, 2)), rng.random(30) < 0.5, np.zeros(30)
+    offset[3] = 2.0**63
+    with pytest.raises(ValueError, match=r"the log evidence is -.*look for responses, offsets or weights"):
+        BayesianProbitRegression().fit(X, y, offset=offset)

@@ -108,6 +108,7 @@ def find_optimum(
     box = objective.space.box
     u = np.clip(objective.space.start if start is None else start, box[:, 0], box[:, 1])
     first = objective.with_gradient(u)
+    _refuse_coarse(first[0].log_evidence)
     known, curvature = deque(pairs, maxlen=len(u) + 2), None
     if len(u) <= CURVED and first[0].held is not None:
         point, slope, arrived, held = _climb_curved(objective, first, known, gradient, gain, worth)
@@ -116,6 +117,15 @@ def find_optimum(
         point, slope, arrived = _climb_flat(objective, first, gradient, gain, worth)
     sides = find_ends(objective.space, point.u)
     return Optimum(point, slope, sides, arrived, objective.n_fits, tuple(known), curvature)
+
+
+def _refuse_coarse(log_evidence: float) -> None:
+    """Refuse an evidence so large that rounding alone is more than a nat."""
+    if abs(log_evidence) * np.finfo(float).eps > 1.0:
+        raise ValueError(
+            f"hyperparameters cannot be learnt where the log evidence is {log_evidence:.3g}, as rounding hides what "
+            "they change: look for responses, offsets or weights that are far too large, or fix the hyperparameters"
+        )
 
 
 def _climb_curved(
