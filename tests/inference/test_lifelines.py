@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
-from latlin.linear.survival import concordance
+from latlin.diagnostics.calibration import concordance
 
 #: coefficients of a, b and one; logarithm of the shape; log likelihood
 FOUND = {

@@ -331,3 +331,22 @@ def reliability_curve(happened: ArrayLike, probability: ArrayLike, *, bins: int 
     low = np.where(hits > 0, betaincinv(hits + 0.5, count - hits + 0.5, 0.05), 0.0)
     high = np.where(hits < count, betaincinv(hits + 0.5, count - hits + 0.5, 0.95), 1.0)
     return ReliabilityCurve(total / count, hits / count, low, high, count)
+
+
+def concordance(time: Array, seen: NDArray[np.bool_], predicted: Array, weight: Array | None = None) -> float:
+    """Harrell's concordance of predictions that should grow with time.
+
+    >>> concordance(np.array([1.0, 2.0, 3.0]), np.array([True, False, True]), np.array([0.1, 0.3, 0.2]))
+    1.0
+    """
+    weight = np.ones(len(time)) if weight is None else weight
+    agreed = total = 0.0
+    for first in np.flatnonzero(seen):
+        # those that outlive this event; of equal times those that were censored
+        later = (time > time[first]) | ((time == time[first]) & ~seen)
+        shares = weight[first] * weight[later]
+        total += float(shares.sum())
+        agreed += float(shares @ (0.5 + 0.5 * np.sign(predicted[later] - predicted[first])))
+    if total == 0.0:
+        raise ValueError("concordance needs a pair of rows whose order is known: an event before another time")
+    return agreed / total

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from latlin.diagnostics.calibration import concordance
 from latlin.inference.engine import Engine
 from latlin.linear._checks import beside
 from latlin.linear._predict import LinearPredictors, log_density, predictive
@@ -202,22 +203,3 @@ class BayesianSurvivalRegression(ChosenFamily):
         time, seen = (observed[:, 0], observed[:, 1] == 1.0) if observed.ndim == 2 else (observed, None)
         weight = np.ones(len(time)) if sample_weight is None else np.asarray(sample_weight, float)
         return concordance(time, np.ones(len(time), bool) if seen is None else seen, self.predict_latent(X), weight)
-
-
-def concordance(time: Array, seen: NDArray[np.bool_], predicted: Array, weight: Array | None = None) -> float:
-    """Harrell's concordance of predictions that should grow with time.
-
-    >>> concordance(np.array([1.0, 2.0, 3.0]), np.array([True, False, True]), np.array([0.1, 0.3, 0.2]))
-    1.0
-    """
-    weight = np.ones(len(time)) if weight is None else weight
-    agreed = total = 0.0
-    for first in np.flatnonzero(seen):
-        # those that outlive this event; of equal times those that were censored
-        later = (time > time[first]) | ((time == time[first]) & ~seen)
-        shares = weight[first] * weight[later]
-        total += float(shares.sum())
-        agreed += float(shares @ (0.5 + 0.5 * np.sign(predicted[later] - predicted[first])))
-    if total == 0.0:
-        raise ValueError("concordance needs a pair of rows whose order is known: an event before another time")
-    return agreed / total

@@ -12,9 +12,8 @@ from scipy.special import ndtr
 from sklearn.base import is_classifier
 from sklearn.model_selection import KFold, StratifiedKFold
 
-from latlin.diagnostics.calibration import reliability_curve
+from latlin.diagnostics.calibration import concordance, reliability_curve
 from latlin.diagnostics.model_checks import Check, check_calibration, check_coverage, check_predictions, check_quantile
-from latlin.linear.survival import concordance
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.report.baselines import Baseline, HeldOut, baseline_of, baseline_of_labels, quantile_of
