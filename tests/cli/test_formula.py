@@ -231,7 +231,7 @@ def test_the_family_of_counts_is_chosen_and_options_name_columns(counts):
     result = run("predict", counts / "falls.latlin", counts / "falls.csv", "--out", counts / "out.csv", "--keep")
     assert result.exit_code == 0, result.output
     found = pandas.read_csv(counts / "out.csv")
-    per_day = found["prediction"] / found["days_watched"]
+    per_day = found["prediction"] / found["days watched"]
     assert 0.02 < per_day.min() < per_day.max() < 1.0
 
 

@@ -150,17 +150,17 @@ def test_blocks_give_what_memory_gives(name, monkeypatch):
 
 def test_a_warm_start_needs_fewer_passes(monkeypatch):
     """From the stand-ins at a neighbouring kernel, and from the function at other inducing inputs."""
-    passes, plain = [0], SumForm.sums
+    passes, plain = [0], SumForm.expectation
 
-    def counted(form, *arguments):
+    def counted(form, *arguments, **options):
         passes[0] += 1
-        return plain(form, *arguments)
+        return plain(form, *arguments, **options)
 
     def cost(fitter, setting, start=None):
         passes[0] = 0
         return fitter.fit(setting, start).posterior.log_evidence, passes[0]
 
-    monkeypatch.setattr(SumForm, "sums", counted)
+    monkeypatch.setattr(SumForm, "expectation", counted)
     X = np.random.default_rng(0).uniform(-2, 2, (2000, 2))
     y = observed("logit", X)
     setting, fitter = fitter_of("logit", X, y, X[:20], tol=1e-5)

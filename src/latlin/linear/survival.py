@@ -159,7 +159,7 @@ class BayesianSurvivalRegression(ChosenFamily):
             raise ValueError("upper is the end of intervals, which event marks with 3: give event too")
         read = self._read(X, table, y=y, sample_weight=sample_weight, offset=offset, event=event, upper=upper)
         X, y = read.pop("X"), beside(read.pop("y"), event=read.pop("event"), upper=read.pop("upper"))
-        if isinstance(y, np.ndarray) and y.ndim == 2:
+        if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] > 1:
             question_codes(y[:, 1])
         return self._fit_chosen(self._fit, X, y, read, checkpoint)
 

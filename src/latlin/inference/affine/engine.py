@@ -244,18 +244,22 @@ class AffineKL:
             bound_error=fit.error,
             evidence_term=AffineEvidence(),
         )
-        # a gain that numerical errors may have made is none
-        uncertain = fit.error if fit.error > 1e3 * self.tol else 0.0
-        lost = gaussian.log_evidence - fit.log_evidence + uncertain
-        if lost <= 0.0:
+        lost = gaussian.log_evidence - fit.log_evidence
+        # two grids that disagree by so much may both be wrong, and by more
+        apart = fit.error if fit.error > 1e3 * self.tol else 0.0
+        if lost <= 0.0 and not apart:
             return posterior
+        reason = f"values on two grids are {apart:.3g} nat apart, so that neither is a bound" if apart else ""
         if fit.bound.base.has_gaussian and fit.bound.optimise_shape:
-            message = f"{posterior.message}; the Gaussian was not improved upon"
+            message = f"{posterior.message}; {reason or 'no density of this base was better'}: the Gaussian is kept"
             kept = {"density": gaussian.density, "log_evidence": gaussian.log_evidence, "sites": gaussian.sites}
             kept["evidence_term"] = gaussian.evidence_term
             return replace(posterior, message=message, bound_error=0.0, **kept)  # type: ignore[arg-type]
-        message = f"{posterior.message}; {lost:.3g} nat below Gaussian KL, which this base does not hold"
-        return replace(posterior, message=message)
+        if apart:
+            return replace(posterior, message=f"{posterior.message}; {reason}", evidence_kind="approximation")
+        return replace(
+            posterior, message=f"{posterior.message}; {lost:.3g} nat below Gaussian KL, which this base does not hold"
+        )
 
 
 def _is_steep(potential: Potential) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 from latlin.diagnostics.model_checks import Check
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
+from latlin.potentials.poisson import Poisson
 
 #: standard errors beyond which the statistic is not chance, and the least share of extra variance worth a word
 BEYOND, MATTERS = 3.0, 1.1
@@ -94,7 +95,7 @@ def _excess(potential: Potential, x: Array, mean: Array, variance: Array) -> Arr
     """Excess kurtosis of an observation of a count family without a dispersion of its own."""
     if (trials := getattr(potential, "trials", None)) is not None:
         return 1.0 / variance - 6.0 / trials
-    if not hasattr(potential, "base"):
+    if not isinstance(getattr(potential, "base", None), Poisson):
         return 1.0 / mean
     # a share s = μ/λ of Poisson counts of mean λ, otherwise zero: ⟨(y − μ)⁴⟩ = s⟨(k − μ)⁴⟩ + (1 − s)μ⁴, where
     # ⟨(k − μ)⁴⟩ = λ + 3λ² + 4λδ + 6λδ² + δ⁴ with δ = λ − μ

@@ -147,7 +147,7 @@ def _sigmoid_powers(t: Array, constant: Array, up: Array, down: Array, out: Arra
 def sigmoid_powers(t: Array, constant: Array, up: Array, down: Array) -> Array:
     """ψ = constant + up log σ(t) + down log σ(−t) and its three derivatives in t, of shape (4, sites).
 
-    >>> sigmoid_powers(*(np.array([x]) for x in (0.0, 1.0, 2.0, 1.0)))[1:].ravel().round(12).tolist()
+    >>> (sigmoid_powers(*(np.array([x]) for x in (0.0, 1.0, 2.0, 1.0)))[1:].ravel().round(12) + 0.0).tolist()
     [0.5, -0.75, 0.0]
     """
     out = np.empty((4, t.size))
