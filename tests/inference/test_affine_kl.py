@@ -425,6 +425,23 @@ def test_a_steep_site_cannot_push_the_bound_above_the_evidence():
     assert infer(model, "gkl").log_evidence <= post.log_evidence <= log_z + 1e-6
 
 
+@pytest.mark.parametrize(("learnt", "kind"), [(True, "lower bound"), (False, "approximation")])
+def test_values_on_two_grids_that_are_apart_are_no_bound(learnt, kind, monkeypatch):
+    """The Gaussian is kept where the base holds it; else the evidence is called what it is."""
+    plain = AffineKL._fit
+
+    def astray(self, *arguments):
+        fit = plain(self, *arguments)
+        return fit._replace(log_evidence=fit.log_evidence + 10.0, error=1.0)
+
+    model = LatentLinearModel([GaussianFactor(dim=1), SiteFactor([[1.0]], P.Logit([1]))])
+    monkeypatch.setattr(AffineKL, "_fit", astray)
+    post = infer(model, AffineKL(base=SkewNormal([0.5]), optimise_shape=learnt))
+    assert post.evidence_kind == kind
+    assert "nat apart, so that neither is a bound" in post.message
+    assert not learnt or post.log_evidence == infer(model, "gkl").log_evidence
+
+
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("kind", ["skew-normal", "gaussian-mixture"])
 def test_the_trace_never_falls_and_ends_at_its_best(seed, kind):
