@@ -50,7 +50,7 @@ class BinaryFactorAnalysis(
     n_init : int
         Starts of each kind; the one with the highest bound is carried on. Compared on at most 1000 rows.
     n_jobs : int, optional
-        Processes for the starts, as joblib counts them; the result does not depend on it.
+        Processes for the starts, as joblib counts them; it changes the last digits at most.
     tol : float
         Largest change of a feature, relative to the largest entry of all, at convergence.
     max_iter : int

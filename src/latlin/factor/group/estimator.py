@@ -91,8 +91,8 @@ class GroupFactorAnalysis(NamedEvidence, LatentDraws, Archived, GroupQueries):
     n_init : int
         Climbs; the first starts at principal components, the others at random, the best bound is kept.
     n_jobs : int, optional
-        Processes for the climbs, as joblib counts them; the result does not depend on it. Of rows in blocks the climbs
-        come one after the other, whatever this says: there the blocks are worked on side by side.
+        Processes for the climbs, as joblib counts them; it changes the last digits at most. Of rows in blocks the
+        climbs come one after the other, whatever this says: there the blocks are worked on side by side.
     tol : float
         Largest change of a log noise level and relative change of the loadings at convergence.
     max_iter : int

@@ -57,7 +57,7 @@ class NoisyICA(NamedEvidence, LatentDraws, Archived, ClassNamePrefixFeaturesOutM
     n_init : int
         Rounds of starts: two from FastICA and one random rotation each. The highest bound goes on.
     n_jobs : int, optional
-        Processes for the starts, as joblib counts them; the result does not depend on it.
+        Processes for the starts, as joblib counts them; it changes the last digits at most.
     tol : float
         Largest change of a loading, relative to the largest, at convergence.
     max_iter : int
