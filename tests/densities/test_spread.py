@@ -77,3 +77,14 @@ def test_polynomials_hold_up_to_their_spans(name):
         error = np.exp(log_phi) - base.characteristic(x)[0][row]
         # the other variables make Φ smaller than φ by e^{−½(t² − x²)}, t = 2x
         assert np.abs(error * np.exp(-1.5 * x * x)).max() < 1e-10
+
+
+@pytest.mark.parametrize("smooth", [True, False])
+@pytest.mark.parametrize("level", [2, 3])
+@pytest.mark.parametrize("scale", [1.0, 1.5, 2.0, 2.5, 3.0])
+def test_rounding_never_raises_the_expectation_of_a_steep_function(scale, level, smooth):
+    """⟨−e^x⟩ = −e^{σ²/2}: within the window are values up to e^{14σ}, which must cancel."""
+    table = tabulate(Normal(), 2, FrequencyGrid.level(level))
+    alpha = scale * np.array([[0.6, 0.8]])
+    found = expect(lambda x: -np.exp(x), np.zeros(1), alpha, table, ((0.0, 1.0),), smooth=smooth)
+    assert found.value[0] <= -np.exp(0.5 * scale**2)

@@ -224,6 +224,7 @@ class SpreadProjected(NamedTuple):
     d_even: Array  # (dim, TERMS)
     d_odd: Array
     top: Array  # (sites,): the largest value of f
+    swing: Array  # (sites,): how far f is from its chord
     series: LogCharacteristic
 
 
@@ -233,14 +234,15 @@ class Integrals(NamedTuple):
     value: Array
     slope: Array  # of the chord through the ends
     top: Array  # the largest value
+    swing: Array  # how far f is from its chord
     re: Array  # (frequencies, sites): Re C_jΦ_j/R
     im: Array
     good: NDArray[np.bool_]  # half of the points tell the same, and Φ has fallen far enough
 
     def of(self, kept: NDArray[np.bool_]) -> Integrals:
         """Those of some sites."""
-        value, slope, top, re, im, good = self
-        return Integrals(value[kept], slope[kept], top[kept], re[:, kept], im[:, kept], good[kept])
+        value, slope, top, swing, re, im, good = self
+        return Integrals(value[kept], slope[kept], top[kept], swing[kept], re[:, kept], im[:, kept], good[kept])
 
 
 def _integrate(values: Array, size: Array, phase: Array, grid: SpreadGrid) -> Integrals:
@@ -258,7 +260,8 @@ def _integrate(values: Array, size: Array, phase: Array, grid: SpreadGrid) -> In
     c = _times(2.0 * grid.waves[:, ::2], rest[::2])
     half = 2.0 * rest[::2].sum(axis=0) / points + np.sum(c[:count] * phi_re - c[count:] * phi_im, axis=0)
     far = HALF_ACCURACY * (1.0 + top - np.minimum(values[0], values[-1]))
-    return Integrals(p0 + value, p1, top, re, im, (np.abs(value - half) <= far) & (size[-1] <= grid.floor))
+    good = (np.abs(value - half) <= far) & (size[-1] <= grid.floor)
+    return Integrals(p0 + value, p1, top, np.abs(rest).max(axis=0), re, im, good)
 
 
 def expect_spread(
@@ -318,7 +321,7 @@ def expect_spread(
         d_odd,
     )
     d_shift = sums.slope - grid.t @ im
-    return SpreadProjected(sites, sums.value, d_shift, last * d_a.T, d_even, d_odd, sums.top, series)
+    return SpreadProjected(sites, sums.value, d_shift, last * d_a.T, d_even, d_odd, sums.top, sums.swing, series)
 
 
 def _times(left: Array, right: Array, transpose: bool = False) -> Array:
