@@ -35,7 +35,7 @@ ORDER = 16
 #: half the phase a panel may span, so that its nodes resolve the highest frequency
 PHASE = 8.0
 #: rounding errors of an expectation, of the largest distance of f from its chord, in relative spacings of numbers: of
-#: ⟨e^x⟩ under Gaussians whose standard deviations are 1 to 3.5, on four grids, up to 180 by tables and 1.0 by polynomials
+#: ⟨e^x⟩ under Gaussians whose standard deviations are 1 to 3.5, on four grids, up to 180 by tables, 1 by polynomials
 BY_TABLE, BY_POLYNOMIAL = 300.0 * float(np.finfo(float).eps), 4.0 * float(np.finfo(float).eps)
 #: nanoseconds per factor φ_d(a_d t_j) that is read, by measurement
 PER_FREQUENCY = 20.0
