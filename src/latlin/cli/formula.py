@@ -48,7 +48,8 @@ INSTEAD = {
     "quantile": "in Python, AdditiveModel takes family=AsymmetricLaplace(0.9) of latlin.potentials",
     "prior_scale": "in Python, AdditiveModel takes priors=",
     "scheduler": "in Python, fit takes Dask data frames",
-    **dict.fromkeys(("dates", "levels"), "prepare the column in the table first"),
+    "dates": "add a column of numbers to the table, such as days since the first date, and name it in the formula",
+    "levels": "write the levels in the table as the numbers 1, 2, …, and take --family ordinal",
 }
 
 
