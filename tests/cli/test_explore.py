@@ -9,7 +9,7 @@ pandas = pytest.importorskip("pandas")
 pytest.importorskip("typer")
 from typer.testing import CliRunner  # noqa: E402
 
-from latlin.cli import explore
+from latlin.cli import explore  # noqa: E402
 from latlin.cli.app import app  # noqa: E402
 
 

@@ -390,16 +390,17 @@ def _fitted(
         raise ValueError(error.of_rows(np.arange(1, len(frame) + 1))) from None
     if len(models) == 1:
         return models[0], []
-    left_out = [float(model.loo().elpd) for model in models]
+    loos = [model.loo() for model in models]
+    left_out = [float(loo.elpd) for loo in loos]
     by_evidence = all(model.evidence_kind_ != "none" for model in models)
     scores = [float(model.log_evidence_) for model in models] if by_evidence else left_out
     best = int(np.argmax(scores))
     what = "log evidence" if by_evidence else "leave-one-out log density"
     said = f"Family {families[best]} was chosen by its {what}: {_ranked(families, scores)}."
     if by_evidence:
-        agree = (
-            "agree" if left_out[best] == max(left_out) else f"would rather have {families[int(np.argmax(left_out))]}"
-        )
+        top = int(np.argmax(left_out))
+        total, error = (0.0, 0.0) if top == best else loos[top].compare(loos[best])
+        agree = "agree" if top == best else "do not decide" if total <= 2.0 * error else f"favour {families[top]}"
         said += f" Log density of rows left out one by one: {_ranked(families, left_out)}; these {agree}."
     return models[best], [said]
 

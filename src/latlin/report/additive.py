@@ -164,7 +164,7 @@ def _coefficients(model: Any, what: str) -> list[str]:
     said = [f"{verb} {_listed(names)}" for verb, names in found.items() if verb]
     alone = len(columns) == 1 and not crossed and len(model.term_names_) == 1
     given = what.replace("the ", "The ", 1) if alone else f"Given the other terms, {what}"
-    sentences = [f"{given} {', '.join(said)}."] if said else []
+    sentences = [f"{given} {' and '.join(said)}."] if said else []
     if "" in found:
         sentences.append(f"No clear effect: {_listed(found[''])}.")
     if crossed:
