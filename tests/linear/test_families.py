@@ -1,5 +1,7 @@
 """Estimators of counts, shares, amounts, times and quantiles: gradients, invariances, predictions, what they say."""
 
+from types import SimpleNamespace
+
 import dask.array as da
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from latlin.linear import (
 )
 from latlin.linear._fitting import settled
 from latlin.linear._learning import Unknowns, evaluation
+from latlin.linear._regression import Tried
 from latlin.numerics.alerts import MisfitWarning
 from latlin.priors import Flat
 
