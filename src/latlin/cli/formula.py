@@ -399,8 +399,8 @@ def _fitted(
     said = f"Family {families[best]} was chosen by its {what}: {_ranked(families, scores)}."
     if by_evidence:
         top = int(np.argmax(left_out))
-        total, error = (0.0, 0.0) if top == best else loos[top].compare(loos[best])
-        agree = "agree" if top == best else "do not decide" if total <= 2.0 * error else f"favour {families[top]}"
+        ahead, spread = (0.0, 0.0) if top == best else loos[top].compare(loos[best])
+        agree = "agree" if top == best else "do not decide" if ahead <= 2.0 * spread else f"favour {families[top]}"
         said += f" Log density of rows left out one by one: {_ranked(families, left_out)}; these {agree}."
     return models[best], [said]
 
