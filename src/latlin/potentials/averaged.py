@@ -121,9 +121,9 @@ class AveragedPredictive(Predictive):
             value = sum(weight * below for (weight, _), (below, _) in zip(pairs, each, strict=True))
             return np.asarray(value), np.asarray(logsumexp(logs, axis=0))
 
-        open_ends = np.full((2, first.size), np.inf) * np.array([[-1.0], [1.0]])
+        low, high = np.full(first.size, -np.inf), np.full(first.size, np.inf)
         reach = np.broadcast_to(heaviest.width, first.shape).ravel()
-        roots = solve_quantiles(value_and_slope, site, wanted, first.ravel(), *open_ends, reach)
+        roots = solve_quantiles(value_and_slope, site, wanted, first.ravel(), low, high, reach)
         return np.asarray(heaviest._support.place(roots)).reshape(first.shape)
 
     def sample(self, n: int, random_state: RandomState = None) -> Array:

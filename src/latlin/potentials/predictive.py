@@ -282,9 +282,9 @@ class ContinuousPredictive(Predictive):
                 break
             high = np.where(short, m + 2 * (high - m), high) + np.zeros_like(q)
         site = np.broadcast_to(np.arange(self._m.size).reshape(self._shape), q.shape).ravel()
-        ends = [np.array(np.broadcast_to(end, q.shape)).ravel() for end in (low, high)]
-        start, reach = 0.5 * (ends[0] + ends[1]), np.full(q.size, np.inf)
-        return solve_quantiles(self._value_and_slope, site, q.ravel(), start, *ends, reach).reshape(q.shape)
+        low, high = (np.array(np.broadcast_to(end, q.shape)).ravel() for end in (low, high))
+        start, reach = 0.5 * (low + high), np.full(q.size, np.inf)
+        return solve_quantiles(self._value_and_slope, site, q.ravel(), start, low, high, reach).reshape(q.shape)
 
     @property
     def width(self) -> Array:
