@@ -14,7 +14,7 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh_tridiagonal
 
 from latlin.numerics.arrays import LOG_SQRT_2PI, Array
@@ -309,6 +309,43 @@ def invert(
             break
         x = new
     return new
+
+
+def solve_quantiles(
+    value_and_slope: Callable[[NDArray[np.int64], Array], tuple[Array, Array]],
+    site: NDArray[np.int64],
+    q: Array,
+    t: Array,
+    low: Array,
+    high: Array,
+    reach: Array,
+) -> Array:
+    """Newton's method for cdf(t) = q of each site, kept in a bracket by bisection; what has converged is left alone.
+
+    Ends may be infinite: then the first step goes at most as far as `reach`, each other one ten times as far as the
+    one before it.
+    """
+    t, reach, left = t.copy(), reach.copy(), np.arange(t.size)
+    for _ in range(80):
+        value, log_slope = value_and_slope(site[left], t[left])
+        excess = value - q[left]
+        low[left], high[left] = np.where(excess < 0, t[left], low[left]), np.where(excess < 0, high[left], t[left])
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            step = -excess * np.exp(-log_slope)
+            new = t[left] + np.clip(np.where(np.isnan(step), 0.0, step), -reach[left], reach[left])
+            middle = 0.5 * (low[left] + high[left])
+        closed = np.isfinite(middle)
+        new = np.where(closed & ~((new > low[left]) & (new < high[left])), middle, new)
+        # no nearer than the distribution function is accurate
+        there = np.abs(excess) <= 1e-12
+        size = np.abs(t[left]) + np.where(closed, high[left] - low[left], 0.0)
+        near = there | (np.abs(new - t[left]) <= 1e-12 * size)
+        reach[left] = 10.0 * np.abs(new - t[left])
+        t[left] = np.where(there, t[left], new)
+        left = left[~near]
+        if not left.size:
+            break
+    return t
 
 
 def invert_whole(cdf: Callable[[Array], Array], q: ArrayLike, low: Array, high: Array) -> Array:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp, ndtr, ndtri
 
 from latlin.numerics.arrays import LOG_2PI, Array
-from latlin.numerics.quadrature import invert, invert_whole
+from latlin.numerics.quadrature import invert, invert_whole, solve_quantiles
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.predictive import (
@@ -23,7 +23,6 @@ from latlin.potentials.predictive import (
     Predictive,
     _probabilities,
     quantile_of_counts,
-    solve_quantiles,
 )
 
 
