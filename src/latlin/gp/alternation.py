@@ -32,9 +32,9 @@ from scipy.linalg import lapack
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import DiagonalWhitening, PrecisionCovariance
 from latlin.inference.evidence.terms import ExpectedEvidence
+from latlin.inference.forms.choice import sum_form
 from latlin.inference.forms.projections import Projections
 from latlin.inference.forms.sites import SiteParameters, Sites
-from latlin.inference.forms.sums import sum_form
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array

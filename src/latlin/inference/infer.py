@@ -19,6 +19,7 @@ from latlin.inference.ep.engine import ExpectationPropagation
 from latlin.inference.estimated import can_be_estimated
 from latlin.inference.exact import Exact
 from latlin.inference.forms.prior import needs_sparse
+from latlin.inference.forms.projections import stacked_sites
 from latlin.inference.forms.sites import Sites
 from latlin.inference.forms.sparse import filling_plan, uses_sparse
 from latlin.inference.gaussian_kl.engine import GaussianKL
@@ -81,7 +82,7 @@ def choose(model: Model) -> tuple[Engine, str]:
     if isinstance(model, BlockModel):
         return _for_blocks(model)
     model = in_memory(model)
-    sites = Sites.of(model)
+    sites = stacked_sites(model)
     n, d = len(sites), model.dim
     if sites.extra is None and _is_independent(model):
         return MeanField(), "every factor is on single coordinates, so free-form mean field is exact"

@@ -20,7 +20,7 @@ from scipy import sparse
 from latlin.densities.density import Factorised, FactorTable
 from latlin.inference.ep.kernels import visit_coordinates
 from latlin.inference.forms.prior import gaussian_part
-from latlin.inference.forms.projections import stacked_rows
+from latlin.inference.forms.projections import stacked_rows, stacked_sites
 from latlin.inference.forms.sites import Sites
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics.arrays import LOG_2PI, Array
@@ -321,7 +321,7 @@ def free_form(model: LatentLinearModel) -> FreeForm | None:
         )
     constant = part.constant + part.measured_constant - 0.5 * float(residual @ residual)
     linear = part.measured_rows.T @ residual
-    sites = Sites.of(model).shifted(scale * part.mean[coordinates])
+    sites = stacked_sites(model).shifted(scale * part.mean[coordinates])
     return FreeForm(part.mean, precision, linear, constant, sites, coordinates, scale)
 
 
