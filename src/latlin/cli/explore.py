@@ -149,7 +149,7 @@ class _InUnits:
 
 def number_columns(frame: Any, drop: tuple[str, ...]) -> tuple[list[str], Any, list[str]]:
     """Columns of numbers that vary, their values with NaN in gaps, and what was left out."""
-    from latlin.cli.models import refuse_unknown
+    from latlin.cli.prepare import refuse_unknown
     from latlin.datasets.columns import column_of_numbers, listed
 
     refuse_unknown(frame.columns, drop)
@@ -168,7 +168,7 @@ def number_columns(frame: Any, drop: tuple[str, ...]) -> tuple[list[str], Any, l
 
 def _columns_for_factors(frame: Any, drop: tuple[str, ...], categorical: tuple[str, ...]) -> tuple[Any, list[str]]:
     """The columns that factors can explain; names and the like are left out with a note."""
-    from latlin.cli.models import refuse_unknown
+    from latlin.cli.prepare import refuse_unknown
     from latlin.datasets.columns import listed
     from latlin.datasets.encoding import learn_column
 
@@ -224,7 +224,7 @@ def _counted(count: int) -> str:
 
 def _pairs(frame: Any, target: str, along: str) -> tuple[Any, Any, Any]:
     """Numbers of two columns, dates as years, of the rows that have both."""
-    from latlin.cli.models import refuse_unknown
+    from latlin.cli.prepare import refuse_unknown
     from latlin.datasets.columns import column_of_numbers
     from latlin.datasets.dates import YEAR, days_of, looks_dated
 

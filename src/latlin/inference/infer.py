@@ -30,7 +30,7 @@ from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.inference.propriety import OVERLAP, check_propriety, has_overlap
 from latlin.numerics.arrays import reuse_memory
-from latlin.numerics.linalg import BLOCK
+from latlin.numerics.linalg import PIECE
 from latlin.numerics.progress import begun
 from latlin.numerics.sparse_cholesky import Plan
 from latlin.numerics.stored import storable_by_arguments
@@ -223,7 +223,7 @@ def _multiplications(model: Model) -> float:
         return math.inf
     held = in_memory(model)
     rows = sum(held.site_count(factor) for factor in held.sites)
-    return 0.5 * min(max(rows, model.dim), BLOCK) * float(min(rows, model.dim)) ** 2
+    return 0.5 * min(max(rows, model.dim), PIECE) * float(min(rows, model.dim)) ** 2
 
 
 def _explained(post: Posterior) -> Posterior:

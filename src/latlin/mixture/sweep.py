@@ -22,8 +22,20 @@ from latlin.numerics.threads import thread_count
 SLICE = 8192
 
 T = TypeVar("T")
-Params = TypeVar("Params", bound=Any)
 Totals = tuple[float, Array, Array, Array]
+
+
+class ComponentParams(Protocol):
+    """Of q(θ) = Π_k q(θ_k), what all forms of covariances have: means, and how many rows each is worth."""
+
+    @property
+    def mean(self) -> Array: ...
+
+    @property
+    def strength(self) -> Array: ...
+
+
+Params = TypeVar("Params", bound=ComponentParams)
 
 
 class CovarianceStructure(SecondMoments, Protocol[Params]):
@@ -78,7 +90,7 @@ class CovarianceStructure(SecondMoments, Protocol[Params]):
     def draw_parameters(self, params: Params, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """Means and covariances drawn from q(θ)."""
 
-    def restrict(self, params: Params, kept: NDArray[np.bool_]) -> tuple[Any, Params]:
+    def restrict(self, params: Params, kept: NDArray[np.bool_]) -> tuple[Self, Params]:
         """The structure and the parameters of some of the columns."""
 
 

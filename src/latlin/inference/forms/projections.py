@@ -27,7 +27,7 @@ from latlin.numerics.linalg import gram, rough_gram, whitened_squares
 from latlin.numerics.weighted_gram import WeightedGram
 
 Index = NDArray[np.int64]
-BLOCK = 1024
+PIECE = 1024
 #: share of non-zeros from which a row counts as dense
 DENSE_SHARE = 1.0 / 16.0
 #: largest scale of a column, and the inverse of the smallest, up to which rows are left unscaled
@@ -189,8 +189,8 @@ class WhitenedProjections:
         return self.whitening.rows(self.rows[span])
 
     def _blocks(self) -> Iterator[tuple[slice, Array]]:
-        for start in range(0, self.shape[0], BLOCK):
-            span = slice(start, start + BLOCK)
+        for start in range(0, self.shape[0], PIECE):
+            span = slice(start, start + PIECE)
             yield span, self.block(span)
 
 

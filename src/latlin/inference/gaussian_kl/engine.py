@@ -30,7 +30,7 @@ from latlin.inference.gaussian_kl.covariances import (
     Sparse,
 )
 from latlin.inference.gaussian_kl.full import ALGORITHMS, FullTask, choose_algorithm
-from latlin.inference.gaussian_kl.split import MOST_COMPONENTS, SPLIT_TOL, mixture, split
+from latlin.inference.gaussian_kl.split import MOST_COMPONENTS, SPLIT_TOL, join_parts, split
 from latlin.inference.gaussian_kl.subspace import Subspace
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
@@ -173,7 +173,7 @@ class GaussianKL:
         rough = replace(single, tol=max(self.tol, SPLIT_TOL))
         with np.errstate(all="ignore"), quiet():
             found = split(model, first, lambda part, near: rough.run(part, start=near), self.components)
-        return mixture(first, found, self.components, started)
+        return join_parts(first, found, self.components, started)
 
     def _run_structured(self, covariance: CovarianceOption, task: FullTask) -> Posterior:
         started, (model, start, rules, verbose, checkpoint) = time.perf_counter(), task

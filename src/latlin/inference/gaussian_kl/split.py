@@ -81,7 +81,7 @@ def split(model: LatentLinearModel, first: Posterior, fit: Fit, count: int) -> l
     return found
 
 
-def mixture(first: Posterior, found: list[Partition], asked: int, started: float) -> Posterior:
+def join_parts(first: Posterior, found: list[Partition], asked: int, started: float) -> Posterior:
     """The last partition as a posterior, whose trace has the bounds of 1, 2, … parts; the first where it is alone."""
     bounds, last = np.array([partition.bound for partition in found]), found[-1]
     note = f"; with 1 to {len(found)} components the bound is {', '.join(f'{bound:.6g}' for bound in bounds)}"
