@@ -26,13 +26,19 @@ Totals = tuple[float, Array, Array, Array]
 
 
 class ComponentParams(Protocol):
-    """Of q(θ) = Π_k q(θ_k), what all forms of covariances have: means, and how many rows each is worth."""
+    """Of q(θ) = Π_k q(θ_k), what all forms of covariances have: the means."""
 
     @property
     def mean(self) -> Array: ...
 
-    @property
-    def strength(self) -> Array: ...
+
+class ReducibleRows(Protocol):
+    """Complete rows, in memory or in blocks, as far as a pass over all of them goes."""
+
+    def reduce(
+        self, kernel: Callable[..., Totals], parameters: tuple[Array, ...], change: tuple[Array, Array] | None = None
+    ) -> Totals:
+        """Sum of `kernel(rows, weights, *parameters)`; `change` = (F, c) makes each row F(x − c) first."""
 
 
 Params = TypeVar("Params", bound=ComponentParams)
@@ -66,7 +72,7 @@ class CovarianceStructure(SecondMoments, Protocol[Params]):
     def with_factor(self, factor: float) -> Self:
         """The same with so many times the prior covariance."""
 
-    def collect(self, rows: CompleteRows, params: Params, log_weights: Array) -> tuple[float, ComponentMoments]:
+    def collect(self, rows: ReducibleRows, params: Params, log_weights: Array) -> tuple[float, ComponentMoments]:
         """Σ_n w_n log Σ_k ρ_nk and the moments under the optimal responsibilities."""
 
     def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> ComponentMoments:

@@ -63,7 +63,7 @@ def whole(name: str, value: Any, least: int = 0, most: int | None = None) -> int
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r:.80}")
     if int(value) >= MOST:
         raise ValueError(f"{name} must be an integer below {MOST}, got {value!r:.80}")
-    if most is not None and value > most:
+    if most is not None and int(value) > most:
         raise ValueError(f"{name} must be at most {most}, got {value}")
     return int(value)
 
