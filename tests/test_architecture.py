@@ -117,6 +117,23 @@ def test_a_file_keeps_the_rules(path):
     assert ast.get_docstring(tree), f"{path.name} has no docstring"
 
 
+def test_a_class_name_has_one_meaning_within_a_room():
+    found: dict[tuple[str, str], Path] = {}
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+            if isinstance(node, ast.ClassDef):
+                other = found.setdefault((room(path), node.name), path)
+                assert other == path, f"{node.name} stands in {other} and in {path}"
+
+
+def test_no_command_imports_another():
+    commands = {"compare", "demo", "explore", "formula", "predict"}
+    for name in commands:
+        tree = ast.parse((ROOT / "cli" / f"{name}.py").read_text(encoding="utf8"))
+        others = {f"latlin.cli.{other}" for other in commands - {name}}
+        assert not others & {module for module, _ in imports(tree)}, f"{name} imports another command"
+
+
 @pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: str(path.relative_to(REPOSITORY)))
 def test_what_stands_outside_imports_public_names_only(path):
     tree = ast.parse(path.read_text(encoding="utf8"))

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from latlin import linear
 from latlin.cli.app import app
-from latlin.cli.models import diagnosis, load_model
+from latlin.cli.models import diagnose_fit, load_model
 
 N = 120
 
@@ -140,7 +140,7 @@ def test_the_approximation_has_a_verdict_also_of_several_classes_and_of_exact_fi
     assert re.search(r"Approximation: \w+: class (high|low|mid): k̂ = ", classes.output)
     assert run("report", tmp_path / "m.latlin", "--out", tmp_path / "r.html").exit_code == 0
     engine = linear.BayesianLinearRegression(prior_scale=1.0, noise_scale=1.0).fit(np.column_stack([x, z]), y)
-    assert diagnosis(engine, 60) == [("Approximation", "accurate: this posterior is exact, given the scales")]
+    assert diagnose_fit(engine, 60) == [("Approximation", "accurate: this posterior is exact, given the scales")]
 
 
 def test_a_quantile_is_fitted_predicted_and_reported(data, tmp_path):

@@ -11,7 +11,7 @@ MATRIX = np.random.default_rng(0).standard_normal((23, 5))
 @pytest.mark.parametrize(("kept", "block"), [(10**6, 10**6), (0, 10**6), (0, 20), (0, 1)])
 def test_squares_are_the_same_however_they_are_made(monkeypatch, kept, block):
     monkeypatch.setattr(rows, "KEPT", kept)
-    monkeypatch.setattr(rows, "BLOCK", block)
+    monkeypatch.setattr(rows, "PIECE", block)
     some, weights, scale = rows.DenseRows(MATRIX), np.linspace(-1.0, 2.0, 23), np.linspace(0.5, 1.5, 5)
     for _ in range(2):
         np.testing.assert_allclose(some.energy(weights), (MATRIX**2).T @ weights, atol=1e-12)

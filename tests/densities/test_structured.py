@@ -224,7 +224,7 @@ def test_operator_scale_is_applied_to_products_and_squares():
         assert np.allclose(rows.times(u), plain.times(u))
         assert np.allclose(rows.transposed(r), plain.transposed(r))
         assert np.allclose(
-            rows.block_transposed(np.outer(r, [1.0, 2.0])), plain.block_transposed(np.outer(r, [1.0, 2.0]))
+            rows.transposed_columns(np.outer(r, [1.0, 2.0])), plain.transposed_columns(np.outer(r, [1.0, 2.0]))
         )
     rows = as_rows(squared(H), scale)
     assert np.allclose(rows.energy(r), plain.energy(r))

@@ -6,11 +6,11 @@ from scipy import sparse
 
 from gp_problems import KERNEL, inputs, targets
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
-from latlin.inference.engine import site_form
+from latlin.inference.forms.choice import site_form
 from latlin.inference.forms.dense import KernelForm, _proper
 from latlin.inference.forms.prior import gaussian_part
-from latlin.inference.forms.projections import stacked_rows
-from latlin.inference.forms.sites import SiteParameters, Sites
+from latlin.inference.forms.projections import stacked_rows, stacked_sites
+from latlin.inference.forms.sites import SiteParameters
 from latlin.numerics.stored import Decoder, Encoder
 
 N = 30
@@ -22,7 +22,7 @@ def model(potential, mean=0.0):
 
 def whitened(problem):
     part = gaussian_part(problem)
-    return _proper(part, part.whitening, stacked_rows(problem), Sites.of(problem))
+    return _proper(part, part.whitening, stacked_rows(problem), stacked_sites(problem))
 
 
 @pytest.mark.parametrize("kind", ["positive", "weak", "zero", "negative"])

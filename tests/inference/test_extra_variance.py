@@ -10,6 +10,7 @@ from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer
 from latlin.distributed.blocks import LocalBlocks
 from latlin.inference.blocks import BlockModel, Observed
 from latlin.inference.evidence.gradient import evidence_gradient
+from latlin.inference.forms.projections import stacked_sites
 
 H = np.array([[1.0, 0.3], [-0.4, 1.2], [0.8, -0.9], [0.1, 0.5]])
 V = np.array([0.7, 0.0, 2.0, 0.3])
@@ -29,9 +30,8 @@ def smoothed_logit(x, sign, v):
 
 
 def test_sites_are_expectations_of_the_potential():
-    from latlin.inference.forms.sites import Sites
 
-    sites = Sites.of(model_of(potentials.Logit(LABELS), weight=[1.0, 2.0, 0.5, 0.0], offset=0.1))
+    sites = stacked_sites(model_of(potentials.Logit(LABELS), weight=[1.0, 2.0, 0.5, 0.0], offset=0.1))
     x = np.array([0.4, -1.0, 2.0, 0.0])
     expected = [
         w * smoothed_logit(t + 0.1, 2 * y - 1, v) for w, t, y, v in zip(sites.weight, x, LABELS, V, strict=True)
@@ -49,9 +49,8 @@ def test_sites_are_expectations_of_the_potential():
 
 def test_draws_far_out_have_no_density_instead_of_an_error():
     """A diagnosis draws from wide proposals, where a Poisson rate may be too large for a number."""
-    from latlin.inference.forms.sites import Sites
 
-    sites = Sites.of(model_of(potentials.Poisson([1, 0, 3, 2]), weight=[1.0, 2.0, 0.5, 1.0]))
+    sites = stacked_sites(model_of(potentials.Poisson([1, 0, 3, 2]), weight=[1.0, 2.0, 0.5, 1.0]))
     x = np.array([[0.4, -1.0, 2.0, 0.0], [0.1, 900.0, 0.0, 0.2], [0.0, 0.3, 0.1, 0.2]])
     found = sites.log_density_sums(x)
     assert found[1] == -np.inf
@@ -64,9 +63,8 @@ def test_gaussian_kl_is_below_the_brute_force_evidence_and_near():
     post = infer(model, "gkl")
     grid = np.linspace(-9.0, 9.0, 161)
     w = np.stack(np.meshgrid(grid, grid, indexing="ij"), axis=-1).reshape(-1, 2)
-    from latlin.inference.forms.sites import Sites
 
-    joint = norm.logpdf(w, 0.3, np.sqrt(2.0)).sum(axis=1) + Sites.of(model).log_density(w @ H.T).sum(axis=1)
+    joint = norm.logpdf(w, 0.3, np.sqrt(2.0)).sum(axis=1) + stacked_sites(model).log_density(w @ H.T).sum(axis=1)
     log_z = np.log(np.exp(joint).sum() * (grid[1] - grid[0]) ** 2)
     assert post.log_evidence < log_z + 1e-8
     assert post.log_evidence == pytest.approx(log_z, abs=0.02)

@@ -13,7 +13,8 @@ from latlin.distributed.blocks import LocalBlocks
 from latlin.inference import engine as engine_room
 from latlin.inference.blocks import BlockModel, Observed
 from latlin.inference.evidence.gradient import evidence_gradient
-from latlin.inference.forms.sums import BROAD, sum_form
+from latlin.inference.forms.choice import sum_form
+from latlin.inference.forms.sums import BROAD
 from latlin.inference.gaussian_kl import sums
 from latlin.inference.gaussian_kl.full import TALL, BySites, BySumsFirst, choose_algorithm
 from latlin.inference.gaussian_kl.sums import SumPlace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -33,6 +33,7 @@ from latlin.cli.options import (
     MissingValues,
     ModelFile,
     Numbers,
+    PredictionOptions,
     PriorScale,
     Quantile,
     Quiet,
@@ -49,6 +50,9 @@ from latlin.cli.options import (
 )
 from latlin.cli.screen import one_sentence, plain, plain_lines, screen, steps
 from latlin.version import __version__
+
+if TYPE_CHECKING:
+    from latlin.cli.models import FittedModel
 
 app = typer.Typer(
     help="Bayesian regression, hierarchical models, curves, factors and clusters of a table. "
@@ -106,8 +110,8 @@ def fit(
     target = target if formula else _needed(target)
     with one_sentence(debug):
         with steps("Loading", 1, quiet):
-            from latlin.cli.fit import Fitting, fit_model, save_and_tell
-            from latlin.cli.models import checked_folds, prepare, scale_of
+            from latlin.cli.models import Fitting, checked_folds, fit_model, scale_of
+            from latlin.cli.prepare import prepare
             from latlin.numerics.atomic import check_place
 
         check_place(out)
@@ -126,12 +130,12 @@ def fit(
             table = read_shown(quiet, data, sep, decimal, missing_values, frequency)
             model = fit_model(prepare(table, choices, _answer(), quiet), how)
         else:
-            from latlin.cli.fit import fit_blocks
+            from latlin.cli.models import fit_blocks
             from latlin.cli.options import compute_with
 
             with compute_with(scheduler or "threads"):
                 model = fit_blocks(str(data), choices, how._replace(folds=folds or 0), _answer())
-        save_and_tell(model, out, screen(), quiet)
+        _save_and_tell(model, out, quiet)
 
 
 @app.command()
@@ -159,7 +163,7 @@ def predict(
         with steps("Loading", 1):
             from latlin.cli.formula import additive_of, predict_formula
             from latlin.cli.models import load_model
-        from latlin.cli.predict import PredictionOptions, predict_files
+        from latlin.cli.predict import predict_files
         from latlin.datasets.table import appending, guard_text, table_files
 
         reading = {"sep": sep, "decimal": decimal, "missing_values": split(missing_values)}
@@ -280,9 +284,9 @@ def summary(
 ) -> None:
     """Print the coefficients of a model with their intervals, all of them."""
     with one_sentence(debug):
-        from latlin.cli.fit import tell
         from latlin.cli.formula import additive_of
         from latlin.cli.models import checked_interval, load_model
+        from latlin.cli.tell import tell
 
         if (additive := additive_of(model)) is not None:
             found = additive.estimator.summary(checked_interval(interval))
@@ -321,6 +325,17 @@ def _in_memory(data: Path, scheduler: str | None, frequency: str) -> bool:
     return whole
 
 
+def _save_and_tell(model: FittedModel, path: Path, quiet: bool) -> None:
+    """Write the model and say what it is."""
+    from latlin.cli.models import save_model
+    from latlin.cli.tell import tell
+
+    with steps("Writing", 1, quiet):
+        save_model(path, model)
+    tell(model.facts, screen())
+    screen().print(f"\nSaved {plain(path)}. Next: latlin report {plain(path)}, or latlin predict {plain(path)} new.csv")
+
+
 def _needed(target: str) -> str:
     if not target:
         raise typer.BadParameter("say what to explain: --target COLUMN, or --formula 'y ~ x + (1 | g)'")
@@ -338,7 +353,7 @@ def _choices(
     others: tuple[str, str, str, float | None],
     kinds: tuple[list[str] | None, list[str] | None, str],
 ) -> Any:
-    from latlin.cli.models import Choices
+    from latlin.cli.prepare import Choices
     from latlin.datasets.columns import Levelling
 
     (coding, reference), (dates, numbers, decimal) = levelling, kinds
@@ -381,7 +396,7 @@ def _pair(words: str) -> tuple[str, str]:
 
 def _answer() -> Any:
     """Who is asked about the family: the person at the terminal, if there is one."""
-    from latlin.cli.models import refuse_guess
+    from latlin.cli.prepare import refuse_guess
 
     return _ask if _somebody_is_there() else refuse_guess
 

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.console import Console
 
-from latlin.cli.models import JOINT, Choices, Prepared, checked_engine, make_estimator, prepare
+from latlin.cli.file_rows import describe_rows, look_at, measure_spreads
+from latlin.cli.models import JOINT, checked_engine, make_estimator
+from latlin.cli.prepare import Choices, Prepared, prepare
 from latlin.cli.screen import decimal, plain, steps, table
 from latlin.datasets.columns import listed
 from latlin.datasets.table import Frame, need_pandas
@@ -52,7 +54,7 @@ USUAL = {
 }
 
 
-def rivals(family: str) -> tuple[str, ...]:
+def rivals_of(family: str) -> tuple[str, ...]:
     """Families whose log densities are of the same thing, so that they can be compared."""
     if family in LABELLED:
         return ("ordinal", "logistic") if family == "ordinal" else ("logistic", "probit", *JOINT)
@@ -66,13 +68,13 @@ class Candidate(NamedTuple):
     engine: str
 
 
-def candidates(
+def list_candidates(
     target: Target, families: Sequence[str], engines: Sequence[str], usual: Sequence[str] = ENGINES
 ) -> list[Candidate]:
     """Families that suit the target, each by the engines given, or else the usual ones; the linear family is exact."""
     for engine in engines:
         checked_engine(engine)
-    suited = rivals(target.family)
+    suited = rivals_of(target.family)
     chosen = families or USUAL.get(kind_of(target.family), [name for name in suited if name not in JOINT])
     for family in chosen:
         if family not in suited:
@@ -132,7 +134,7 @@ def compare_table(
     rows, splits = _split_table(frame, choices, how, ask)
     if how.folds > len(rows.y):
         raise ValueError(f"folds must be at most the number of rows, {len(rows.y)}, got {how.folds}")
-    lines = candidates(rows.target, how.families, how.engines)
+    lines = list_candidates(rows.target, how.families, how.engines)
     trial = ComparedRows(rows.X, rows.y, how.prior_scale, how.folds, rows.offset, splits)
     compared, cautions = _compared(trial, lines, how.quiet)
     notes = rows.notes[rows.guessed :]  # the first one would name a family, and several are tried
@@ -186,12 +188,10 @@ def compare_blocks(
     pattern: str, choices: Choices, how: ComparisonOptions, ask: Callable[[Guess], str]
 ) -> RankedCandidates:
     """All candidates on the rows of many files."""
-    from latlin.cli.fit import describe_rows, look_at, spreads  # Dask may be missing
-
     rows = look_at(pattern, choices, ask)
-    lines = candidates(rows.target, how.families, how.engines, BLOCK_ENGINES)
+    lines = list_candidates(rows.target, how.families, how.engines, BLOCK_ENGINES)
     compared, cautions = _compared(ComparedRows(rows.X, rows.y, how.prior_scale, how.folds), lines, how.quiet)
-    count, _ = spreads(rows)
+    count, _ = measure_spreads(rows)
     return RankedCandidates(compared, count, describe_rows(rows, count), cautions)
 
 
@@ -203,7 +203,7 @@ def tell_comparison(found: RankedCandidates, folds: int, console: Console) -> No
         f"held out: log predictive density per row, {folds} folds, best first; differences to the best, row by row"
     )
     console.print(f"{found.n_rows} rows; {held_out if folds else 'no rows held out; best evidence first'}\n")
-    console.print(table(HEADINGS, map(cells, found.rows)))
+    console.print(table(HEADINGS, map(format_row, found.rows)))
     tied = [f"{row['family']} by {row['engine']}" for row in found.rows if row["against the best"] == "tie"]
     if tied:
         console.print(f"\nA tie with the best, within {TIE:g} standard errors: {', '.join(tied)}.")
@@ -298,7 +298,7 @@ def _score(row: dict[str, Any]) -> float:
     return -np.inf if value is None or np.isnan(value) else float(value)
 
 
-def cells(row: dict[str, Any]) -> list[str]:
+def format_row(row: dict[str, Any]) -> list[str]:
     """A line as people read it."""
     forms = {"log evidence": ".3f", "seconds": ".2f"}
     forms |= dict.fromkeys(("held out", "±", "difference", "of which ±"), ".4f")

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from latlin.cli.fit import Fitting, fit_model, tell_assessment, tell_coefficients
-from latlin.cli.models import Choices, Prepared, make_estimator, prepare, save_model
+from latlin.cli.models import Fitting, fit_model, make_estimator, save_model
+from latlin.cli.prepare import Choices, Prepared, prepare
 from latlin.cli.screen import decimal, steps, table
+from latlin.cli.tell import tell_assessment, tell_coefficients
 from latlin.datasets.bundled import load_dataset
 from latlin.datasets.table import need_pandas, read_table, write_table
 from latlin.numerics.atomic import replacing, write_text
@@ -46,7 +47,7 @@ def run_demo(folder: Path, console: Console) -> None:
         f"means over {SPLITS} splits.\n"
     )
     rows = compare_engines(prepared, float(model.estimator.prior_scale_))
-    console.print(table(COLUMNS, map(cells, rows)))
+    console.print(table(COLUMNS, map(format_row, rows)))
     console.print(
         "\nA lower bound says that the log evidence is at least that. An approximation may lie on either side; a point "
         "estimate has none."
@@ -58,7 +59,7 @@ def run_demo(folder: Path, console: Console) -> None:
 
     facts = model.facts.with_(
         title="Breast cancer: log odds of a benign tumour",
-        engines=[dict(zip(COLUMNS, cells(row), strict=True)) for row in rows],
+        engines=[dict(zip(COLUMNS, format_row(row), strict=True)) for row in rows],
     )
     save_model(folder / "model.latlin", model._replace(facts=facts))
     draw(folder / "coefficients.png", facts)
@@ -105,7 +106,7 @@ def try_engine(
     return (float(fitted.log_evidence_), seconds, density, brier), fitted.evidence_kind_
 
 
-def cells(row: dict[str, Any]) -> list[str]:
+def format_row(row: dict[str, Any]) -> list[str]:
     """Numbers as people read them; what does not exist is a dash."""
     forms = {"log evidence": ".2f", "seconds": ".3f", "held-out log p": ".4f", "Brier": ".4f"}
     return [decimal(row[name], forms[name]) if name in forms else str(row[name]) for name in COLUMNS]

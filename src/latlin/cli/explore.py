@@ -143,7 +143,7 @@ def read_shown(quiet: bool, *how: Any) -> Any:
 
 def _with_numbers(frame: Any, names: tuple[str, ...], decimal: str) -> Any:
     """Columns of numbers that were written for people, such as $1,200, as numbers."""
-    from latlin.cli.models import refuse_unknown
+    from latlin.cli.prepare import refuse_unknown
     from latlin.datasets.columns import read_numbers
 
     refuse_unknown(frame.columns, names)
@@ -165,7 +165,7 @@ class _InUnits:
 
 def number_columns(frame: Any, drop: tuple[str, ...]) -> tuple[list[str], Any, list[str]]:
     """Columns of numbers that vary, their values with NaN in gaps, and what was left out."""
-    from latlin.cli.models import refuse_unknown
+    from latlin.cli.prepare import refuse_unknown
     from latlin.datasets.columns import column_of_numbers, listed, looks_written
 
     refuse_unknown(frame.columns, drop)
@@ -187,7 +187,7 @@ def number_columns(frame: Any, drop: tuple[str, ...]) -> tuple[list[str], Any, l
 
 def _columns_for_factors(frame: Any, drop: tuple[str, ...], categorical: tuple[str, ...]) -> tuple[Any, list[str]]:
     """The columns that factors can explain; names and the like are left out with a note."""
-    from latlin.cli.models import refuse_unknown
+    from latlin.cli.prepare import refuse_unknown
     from latlin.datasets.columns import listed
     from latlin.datasets.encoding import learn_column
 
@@ -243,7 +243,7 @@ def _counted(count: int) -> str:
 
 def _pairs(frame: Any, target: str, along: str) -> tuple[Any, Any, Any]:
     """Numbers of two columns, dates as years, of the rows that have both."""
-    from latlin.cli.models import refuse_unknown
+    from latlin.cli.prepare import refuse_unknown
     from latlin.datasets.columns import column_of_numbers, looks_written
     from latlin.datasets.dates import YEAR, days_of, looks_dated
 

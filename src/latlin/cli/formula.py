@@ -16,8 +16,9 @@ from rich.console import Console
 
 from latlin.additive import AdditiveModel
 from latlin.additive.formula import read_formula
-from latlin.cli.models import USUAL_DRAWS, checked_interval, refuse_unknown
-from latlin.cli.predict import PredictionOptions
+from latlin.cli.models import USUAL_DRAWS, checked_interval
+from latlin.cli.options import PredictionOptions
+from latlin.cli.prepare import refuse_unknown
 from latlin.cli.screen import decimal, plain, plain_lines, steps
 from latlin.cli.screen import table as screen_table
 from latlin.datasets.columns import as_text, in_order, level_counts, listed, read_numbers

@@ -1,42 +1,35 @@
-"""From a table and a few words to an estimator ready to fit, and models on disk."""
+"""An estimator for a target, its fit, and models on disk."""
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin import linear
+from latlin.cli.file_rows import describe_rows, look_at, measure_spreads
+from latlin.cli.prepare import Choices, Prepared
 from latlin.cli.screen import steps
-from latlin.datasets.columns import Levelling, listed, read_numbers, refuse_nearly_numbers
+from latlin.datasets.columns import listed
 from latlin.datasets.encoding import (
     Encoding,
-    describe_columns,
-    learn_encoding,
-    listed_gaps,
-    refuse_gaps,
 )
-from latlin.datasets.table import Frame
 from latlin.datasets.target import (
-    BESIDE,
-    EXPOSED,
-    FAMILIES,
-    KINDS,
-    LABELLED,
     Guess,
     Target,
-    guess_family,
     kind_of,
-    learn_target,
 )
 from latlin.inference.diagnosis.diagnose import WORDS
+from latlin.linear import BayesianCountRegression
+from latlin.numerics.alerts import MisfitWarning
 from latlin.numerics.archive import load_with_card, save_with_card
-from latlin.numerics.options import number
-from latlin.report.facts import VERDICT, Facts
+from latlin.report.assess import Assessment, assess, held_out_score
+from latlin.report.effect_curves import effect_curves
+from latlin.report.facts import VERDICT, Facts, gather
 
 ESTIMATORS: dict[str, type] = {
     "linear": linear.BayesianLinearRegression,
@@ -63,189 +56,25 @@ BY_FAMILY: dict[str, type] = {
 }
 #: draws of a diagnosis unless given, at least, and sites evaluated (rows × draws × values of the hyperparameters)
 USUAL_DRAWS, FEWEST_DRAWS, EVALUATIONS = 4000, 400, 5 * 10**7
-#: what became of missing values, by policy
-FILLED = {
-    "mean": "became the mean or the most frequent level of their column",
-    "indicator": "became the mean or the most frequent level of their column, with one more feature that marks them",
-    "model": "became what the other columns of their row say of them, by mixed factors; that this is uncertain is not "
-    "part of the intervals",
-}
 ENGINES = ("auto", "map", "laplace", "mean-field", "lvb", "ep", "gkl", "ai-kl")
-
-
-class Choices(NamedTuple):
-    """What the user said about the table."""
-
-    target: str
-    family: str = "auto"
-    missing: str = "error"
-    drop: tuple[str, ...] = ()
-    categorical: tuple[str, ...] = ()
-    levels: tuple[str, ...] = ()
-    levelling: Levelling = Levelling()
-    exposure: str = ""
-    trials: str = ""
-    event: str = ""
-    quantile: float | None = None
-    dates: tuple[str, ...] = ()
-    numbers: tuple[str, ...] = ()
-    decimal: str = "."
-
-    @property
-    def others(self) -> tuple[str, ...]:
-        """Columns that belong to the target."""
-        return tuple(filter(None, (self.exposure, self.trials, self.event)))
-
-
-class Prepared(NamedTuple):
-    """Rows ready to fit, how they came about, and what to say about it; `guessed` if the family was."""
-
-    X: Frame
-    y: NDArray[Any]
-    encoding: Encoding
-    target: Target
-    columns: list[dict[str, Any]]
-    notes: list[str]
-    offset: NDArray[np.float64] | None = None
-    guessed: bool = False
-
-    @property
-    def spread(self) -> dict[str, float]:
-        """Standard deviation by feature."""
-        return {str(name): float(value) for name, value in self.X.std(ddof=0).items()}
-
-
-def refuse_guess(guess: Guess) -> str:
-    """Without anybody to ask: a sentence."""
-    raise ValueError(_question(guess))
-
-
-def _question(guess: Guess) -> str:
-    return f"{guess.reason}: say which family it is, --family {' or '.join(guess.choices)}"
-
-
-def prepare(frame: Frame, choices: Choices, ask: Callable[[Guess], str] = refuse_guess, quiet: bool = True) -> Prepared:
-    """Encode a table; `ask` is called when the target does not show the family."""
-    if choices.family not in ("auto", *FAMILIES):
-        raise ValueError(f"family must be one of {listed(('auto', *FAMILIES))}, got {choices.family!r}")
-    refuse_unknown(frame.columns, (choices.target, *choices.others))
-    if choices.target in choices.numbers:
-        frame = frame.assign(**{choices.target: read_numbers(frame[choices.target], choices.decimal)})
-    family, notes = _family(frame, choices, ask)
-    # a bar after the question, which it would garble
-    # numbers that are too large are refused by name, not noted
-    with steps("Encoding", 1, quiet), np.errstate(over="ignore", invalid="ignore"):
-        return _prepared(frame, choices, family, notes)
-
-
-def _prepared(frame: Frame, choices: Choices, family: str, notes: list[str]) -> Prepared:
-    encoding = _encoding(frame, choices)
-    columns = describe_columns(frame[[*_used(frame, choices)]], choices.categorical)
-    kept, more = _with_target(frame, choices)
-    encoded = encoding.encode(kept)
-    target = with_columns(learn_target(frame[choices.target], family, choices.levels), choices)
-    rows = kept[encoded.kept]
-    y = target.encode(rows[choices.target])
-    if target.beside:
-        y = np.column_stack([y, target.numbers(rows, target.beside)])
-    if kind_of(target.family) in BESIDE:
-        target.refuse_impossible(y)
-    offset = log_exposure(target, rows)
-    guessed = bool(notes)
-    notes = [
-        *notes,
-        *more,
-        *describe_quantile(target),
-        *describe_encoding(encoding, encoded.gaps, int(np.sum(~encoded.kept))),
-    ]
-    if len(y) < 2:
-        raise ValueError(f"only {len(y)} rows are left to fit")
-    return Prepared(encoded.matrix, y, encoding, target, columns, notes, offset, guessed)
-
-
-def _encoding(frame: Frame, choices: Choices) -> Encoding:
-    """How the table becomes numbers; all that prevents it is said in one message."""
-    encoding, problems = _try_encoding(frame, choices)
-    try:
-        _with_target(frame, choices)
-    except ValueError as error:
-        problems.append(str(error))
-    if problems or encoding is None:
-        raise ValueError("; ".join(problems))
-    return encoding
-
-
-def _try_encoding(frame: Frame, choices: Choices) -> tuple[Encoding | None, list[str]]:
-    """How the columns beside the target become numbers, and what prevents it."""
-    try:
-        encoding = _learnt_encoding(frame, choices)
-        if encoding.missing == "error":
-            refuse_gaps(frame, encoding)
-    except ValueError as error:
-        return None, [str(error)]
-    return encoding, []
-
-
-def _learnt_encoding(frame: Frame, choices: Choices) -> Encoding:
-    return learn_encoding(
-        frame,
-        choices.target,
-        missing=choices.missing,
-        drop=(*choices.drop, *choices.others),
-        categorical=choices.categorical,
-        dates=choices.dates,
-        numbers=tuple(name for name in choices.numbers if name != choices.target),
-        decimal=choices.decimal,
-        coding=choices.levelling.coding,
-        reference=choices.levelling.references,
-    )
-
-
-def refuse_unknown(columns: Any, names: tuple[str, ...]) -> None:
-    """Columns that are named but not there."""
-    for name in names:
-        if name not in columns:
-            raise ValueError(f"the table has no column {name!r}; it has {listed(columns)}")
-
-
-def with_columns(target: Target, choices: Choices) -> Target:
-    """The target with the columns that belong to it, if its family has such."""
-    kind = kind_of(target.family)
-    for wanted, name in (("trials", choices.trials), ("event", choices.event)):
-        if name and BESIDE.get(kind) != wanted:
-            suits = " or ".join(KINDS[next(k for k, w in BESIDE.items() if w == wanted)])
-            raise ValueError(f"--{wanted} is for the family {suits}, not for {target.family!r}")
-    if choices.exposure and target.family not in EXPOSED:
-        raise ValueError(f"--exposure is for counts and amounts, not for the family {target.family!r}")
-    return with_quantile(replace(target, beside=choices.trials or choices.event, exposure=choices.exposure), choices)
-
-
-def with_quantile(target: Target, choices: Choices) -> Target:
-    """The target with the quantile to explain, the median unless given."""
-    if choices.quantile is None:
-        return target
-    if target.family != "quantile":
-        raise ValueError(f"--quantile is for the family quantile, not for {target.family!r}")
-    return replace(target, quantile=number("quantile", choices.quantile, above=0.0, below=1.0))
-
-
-def describe_quantile(target: Target) -> list[str]:
-    """What a quantile regression explains, in a sentence."""
-    if target.family != "quantile":
-        return []
-    share = f"{100 * target.quantile:g} %"
-    return [f"Explained is the {share} quantile of {target.name}: {share} of new rows lie below it."]
-
-
-def log_exposure(target: Target, rows: Frame) -> NDArray[np.float64] | None:
-    """Logarithms of the exposures of rows, if there are any."""
-    if not target.exposure:
-        return None
-    exposure = target.numbers(rows, target.exposure)
-    if np.any(bad := ~(exposure > 0.0)):
-        where = f"in {np.count_nonzero(bad)} rows, first in row {np.flatnonzero(bad)[0] + 1}"
-        raise ValueError(f"the exposure {target.exposure!r} must be positive, got {exposure[bad][0]:g} {where}")
-    return np.asarray(np.log(exposure))
+#: families of counts that are always compared
+CANDIDATES = ("negative-binomial", "poisson")
+#: a guessed family → those that are compared by evidence, from the simplest on
+COMPARED = {
+    "binomial": ("binomial", "beta-binomial"),
+    "weibull": ("exponential", "weibull", "log-logistic"),
+    "gamma": ("gamma", "log-normal", "inverse-gaussian"),
+}
+#: the same of measured numbers that are all above zero, or between zero and one
+POSITIVE, SHARES = ("linear", "gamma", "log-normal"), ("linear", "beta")
+#: log evidence by which a simpler family may be behind; that of a linear model may be by what is "very strong" evidence
+#: (Kass and Raftery, 1995), as another family changes what coefficients mean
+BEHIND, BEHIND_LINEAR = 1.0, 5.0
+#: entries of the table beyond which a linear model, which is exact, is not compared with slower ones
+MOST_ENTRIES = 10**6
+UNDIAGNOSED = "Rows in blocks: the approximation was not diagnosed."
+UNSEEN = "No rows were held out (--folds 5 would fit five more times, each without a fifth of the rows)."
+FORMAT = 2
 
 
 def make_estimator(
@@ -302,7 +131,152 @@ def checked_interval(interval: float) -> float:
     return interval
 
 
-def diagnosis(estimator: Any, rows: int, most: int = USUAL_DRAWS) -> list[tuple[str, str]]:
+class Fitting(NamedTuple):
+    """How to fit."""
+
+    engine: str = "auto"
+    prior_scale: float | str = "auto"
+    folds: int = 5
+    quiet: bool = False
+    verbose: bool = False
+    draws: int = 4000
+
+
+def fit_model(prepared: Prepared, how: Fitting) -> FittedModel:
+    """Choose among families if none was named, fit, hold rows out, diagnose, and gather what is known."""
+    estimator, rival = None, ""
+    # the mode has no evidence to choose by
+    if prepared.guessed and how.engine != "map":
+        choose = choose_counts if prepared.target.family in CANDIDATES else choose_family
+        prepared, estimator, rival = choose(prepared, how)
+    with steps("Fitting", how.folds + 2, how.quiet) as advance:
+        if estimator is None:
+            estimator = make_estimator(prepared.target, how.engine, how.prior_scale, how.verbose)
+            fit_on_screen(estimator, prepared)
+        advance("Holding rows out")
+        quiet_one = make_estimator(prepared.target, how.engine, how.prior_scale)
+        seen, trouble = assessed(quiet_one, prepared.X, prepared.y, how.folds, advance, prepared.offset)
+        if rival and seen is not None:
+            prepared.notes[0] += compare_with_rival(prepared, how, seen, rival)
+        found = diagnose_fit(estimator, len(prepared.y), how.draws)
+        facts = gather(
+            estimator,
+            len(prepared.y),
+            target=prepared.target.name,
+            columns=prepared.columns,
+            notes=[*prepared.notes, *trouble],
+            spread=prepared.spread,
+            diagnosis=found,
+            assessment=seen,
+            factors=prepared.encoding.factors,
+            curves=effect_curves(estimator, prepared.X),
+        )
+        advance("Done")
+    return FittedModel(estimator, prepared.encoding, prepared.target, facts)
+
+
+def fit_on_screen(estimator: Any, prepared: Prepared) -> None:
+    """Fit; what the fit says of its family is among the facts, not a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MisfitWarning)
+        more = {} if prepared.offset is None else {"offset": prepared.offset}
+        estimator.fit(prepared.X, prepared.y, **more)
+
+
+def choose_counts(prepared: Prepared, how: Fitting) -> tuple[Prepared, Any, str]:
+    """The family of counts with the highest evidence, a note that names it beside the others, its fit, and a rival."""
+    with steps("Choosing the family", 1, how.quiet) as advance:
+        chosen = BayesianCountRegression(engine=how.engine, prior_scale=how.prior_scale, random_state=0)
+        fit_on_screen(chosen, prepared)
+        advance()
+    target = replace(prepared.target, family=chosen.family_)
+    note = f"{chosen.choice_[0].upper()}{chosen.choice_[1:]}."
+    # a Poisson fit is quick, and has an estimator of its own
+    fitted = None if chosen.family_ == "poisson" else chosen.set_params(family=chosen.family_)
+    chosen.choice_ = ""  # the note has it
+    rival = next(name for name in CANDIDATES if name != chosen.family_)
+    return prepared._replace(target=target, notes=[note, *prepared.notes[1:]]), fitted, rival
+
+
+def choose_family(prepared: Prepared, how: Fitting) -> tuple[Prepared, Any, str]:
+    """The simplest family that is not behind the best by its evidence, with a note, its fit, and its best rival."""
+    names = compared_families(prepared, how)
+    if len(names) < 2:
+        return prepared, None, ""
+    fits = {}
+    with steps("Choosing the family", len(names), how.quiet) as advance:
+        for name in names:
+            fits[name] = make_estimator(replace(prepared.target, family=name), how.engine, how.prior_scale)
+            fit_on_screen(fits[name], prepared)
+            advance()
+    ranked = sorted(fits, key=lambda name: -fits[name].log_evidence_)
+    gaps = {name: fits[ranked[0]].log_evidence_ - fits[name].log_evidence_ for name in names}
+    best = next(name for name in names if gaps[name] <= (BEHIND_LINEAR if name == "linear" else BEHIND))
+    others = [name for name in ranked if name != best]
+    said = ", ".join(f"{name} {fits[name].log_evidence_:.2f}" for name in others)
+    kind = f"{fits[best].log_evidence_:.2f} ({fits[best].evidence_kind_})"
+    why = "by its log evidence" if best == ranked[0] else "as the simplest one near the highest log evidence"
+    note = f"Family {best} was chosen {why}: {best} {kind} against {said}."
+    chosen = prepared._replace(target=replace(prepared.target, family=best), notes=[note, *prepared.notes[1:]])
+    return chosen, fits[best], others[0]
+
+
+def compared_families(prepared: Prepared, how: Fitting) -> tuple[str, ...]:
+    """The families between which the evidence chooses, from the simplest on; one where there is no choice."""
+    family, y = prepared.target.family, prepared.y
+    # whole numbers may be grades, and with an engine of the user's own choice the linear model stays
+    plain = family != "linear" or how.engine != "auto" or prepared.X.size > MOST_ENTRIES or np.all(y == np.round(y))
+    if plain or y.min() <= 0.0:
+        return COMPARED.get(family, (family,))
+    return SHARES if y.max() < 1.0 else POSITIVE
+
+
+def compare_with_rival(prepared: Prepared, how: Fitting, seen: Assessment, rival: str) -> str:
+    """Mean log densities of held-out rows, of the family that was chosen and of another one."""
+    other = make_estimator(replace(prepared.target, family=rival), how.engine, how.prior_scale)
+    score, _ = held_out_score(other, prepared.X, prepared.y, folds=how.folds, offset=prepared.offset)
+    scores = f"{prepared.target.family} {seen.log_density:.3f}, {rival} {score:.3f}"
+    is_tie = f"{score:.3f}" == f"{seen.log_density:.3f}"
+    agree = "do not decide" if is_tie else "agree" if score < seen.log_density else f"would rather have {rival}"
+    return f" Mean log probability per held-out row: {scores}; held-out rows {agree}."
+
+
+def assessed(
+    estimator: Any, X: Any, y: Any, folds: int, advance: Callable[[], None], offset: Any = None
+) -> tuple[Assessment | None, list[str]]:
+    """What the folds say; rows that cannot be split are fitted all the same, with a note."""
+    if not folds:
+        return None, []
+    try:
+        return assess(estimator, X, y, folds=folds, advance=advance, offset=offset), []
+    except ValueError as error:
+        return None, [f"No rows were held out: {error}."]
+
+
+def fit_blocks(pattern: str, choices: Choices, how: Fitting, ask: Callable[[Guess], str]) -> FittedModel:
+    """Learn how to encode the rows, fit, hold rows out if that is wanted, and gather what is known."""
+    with steps("Looking at the rows", how.folds + 3, how.quiet) as advance:
+        rows = look_at(pattern, choices, ask)
+        advance("Fitting")
+        estimator = make_estimator(rows.target, how.engine, how.prior_scale, how.verbose).fit(rows.X, rows.y)
+        advance("Holding rows out" if how.folds else "Summing up")
+        quiet_one = make_estimator(rows.target, how.engine, how.prior_scale)
+        seen, trouble = assessed(quiet_one, rows.X, rows.y, how.folds, advance)
+        count, spread = measure_spreads(rows)
+    facts = gather(
+        estimator,
+        count,
+        target=rows.target.name,
+        columns=rows.learnt.columns,
+        notes=[*describe_rows(rows, count), *trouble, UNDIAGNOSED, *([] if how.folds else [UNSEEN])],
+        spread=spread,
+        assessment=seen,
+        factors=rows.learnt.encoding.factors,
+    )
+    return FittedModel(estimator, rows.learnt.encoding, rows.target, facts)
+
+
+def diagnose_fit(estimator: Any, rows: int, most: int = USUAL_DRAWS) -> list[tuple[str, str]]:
     """What draws say about the approximation, as label and words, of several classes the worst; nothing of a mode."""
     finding = [("family", words)] if (words := getattr(estimator, "finding_", "")) else []
     posteriors = estimator.posterior_ if isinstance(estimator.posterior_, list) else [estimator.posterior_]
@@ -331,80 +305,9 @@ def diagnosis(estimator: Any, rows: int, most: int = USUAL_DRAWS) -> list[tuple[
     return [*lines, *next_engine, *finding]
 
 
-def _family(frame: Frame, choices: Choices, ask: Callable[[Guess], str]) -> tuple[str, list[str]]:
-    """The family and a note on it; what is wrong with the target is said together with what is wrong elsewhere."""
-    goal = frame[choices.target]
-    try:
-        if choices.family != "auto":
-            if choices.family not in LABELLED:
-                refuse_nearly_numbers(goal, is_target=True)
-            return choices.family, []
-        guess = _guess(goal, choices)
-    except ValueError as error:
-        raise ValueError("; ".join([str(error), *_try_encoding(frame, choices)[1]])) from error
-    if guess.family is None:
-        if problems := _try_encoding(frame, choices)[1]:
-            raise ValueError("; ".join([_question(guess), *problems]))
-        return ask(guess), []
-    return guess.family, [f"Family {guess.family}, because {guess.reason}."]
-
-
-def _guess(goal: Any, choices: Choices) -> Guess:
-    """The family that suits the target, by the columns that belong to it and by its values."""
-    if choices.trials:
-        return Guess("binomial", f"{choices.target!r} holds successes among {choices.trials!r} trials")
-    if choices.event:
-        return Guess("weibull", f"{choices.target!r} holds times with events in {choices.event!r}")
-    guess = guess_family(goal)
-    if choices.exposure and "poisson" in guess.choices:
-        return Guess("poisson", f"{guess.reason} with an exposure")
-    if choices.exposure and guess.family == "linear":
-        return Guess("gamma", f"{guess.reason} with an exposure")
-    return guess
-
-
-def _used(frame: Frame, choices: Choices) -> list[str]:
-    return [name for name in frame.columns if name not in choices.drop]
-
-
-def _with_target(frame: Frame, choices: Choices) -> tuple[Frame, list[str]]:
-    """Rows whose target is known."""
-    unknown = frame[choices.target].isna()
-    count = int(unknown.sum())
-    if not count:
-        return frame, []
-    if choices.missing == "error":
-        raise ValueError(
-            f"the target {choices.target!r} is missing in {count} of {len(frame)} rows; --missing drop leaves them out"
-        )
-    return frame[~unknown], [f"{count} rows without a target were left out."]
-
-
-def describe_encoding(encoding: Encoding, gaps: dict[str, int], dropped: int) -> list[str]:
-    """What became of missing values and of columns that say nothing."""
-    notes = []
-    if gaps and encoding.missing == "drop":
-        notes.append(
-            f"{dropped} rows with missing values were left out ({listed_gaps(gaps)}). Row numbers count the others."
-        )
-    if gaps and encoding.missing in FILLED:
-        notes.append(f"Missing values {FILLED[encoding.missing]}: {listed_gaps(gaps)}.")
-    if encoding.left_out:
-        notes.append(f"Left out, because they are the same in every row: {listed(encoding.left_out)}.")
-    if not notes:
-        notes.append("No values are missing.")
-    compared = {name: part["baseline"] for name, part in encoding.factors.items() if part["coding"] != "one-hot"}
-    if compared:
-        notes.append(f"Levels are compared: {', '.join(f'{name} with {to}' for name, to in compared.items())}.")
-    return notes
-
-
 # --- A model on disk: the estimator's archive, with a card inside that says what was found.
 #
 # The card is part of the archive's header, so that `latlin.load` reads the same file and finds the estimator.
-
-
-FORMAT = 2
 
 
 class FittedModel(NamedTuple):

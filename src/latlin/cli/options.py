@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from logging import CRITICAL
 from pathlib import Path
-from typing import Annotated, Any
+from types import MappingProxyType
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -200,3 +201,13 @@ def split(words: str) -> list[str]:
     ['age', 'size']
     """
     return [part.strip() for part in words.split(",") if part.strip()]
+
+
+class PredictionOptions(NamedTuple):
+    """What to predict: the probability of intervals, what to do with gaps, whether to keep the table's columns, and how
+    to read text files."""
+
+    coverage: float = 0.9
+    missing: str | None = None
+    keep: bool = False
+    reading: Mapping[str, Any] = MappingProxyType({})

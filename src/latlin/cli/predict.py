@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from latlin.cli.models import FittedModel, checked_interval, log_exposure
+from latlin.cli.models import FittedModel, checked_interval
+from latlin.cli.options import PredictionOptions
+from latlin.cli.prepare import log_exposure
 from latlin.datasets.columns import as_text
 from latlin.datasets.table import FilePart, Frame, need_pandas, read_parts
 from latlin.datasets.target import BESIDE, LABELLED, kind_of
-
-
-class PredictionOptions(NamedTuple):
-    """What to predict: the probability of intervals, what to do with gaps, whether to keep the table's columns, and how
-    to read text files."""
-
-    coverage: float = 0.9
-    missing: str | None = None
-    keep: bool = False
-    reading: Mapping[str, Any] = MappingProxyType({})
 
 
 def predict_files(

@@ -123,7 +123,7 @@ class Gaussian:
 # --- A full covariance as the matrix itself, with its log determinant.
 
 
-BLOCK = 1024
+PIECE = 1024
 
 
 @storable
@@ -158,7 +158,7 @@ class DenseCovariance:
         return blas.dsymm(1.0, self.upper, columns, lower=0).reshape(v.shape)
 
     def project(self, rows: Any) -> Array:
-        parts = [self._project_block(rows[i : i + BLOCK]) for i in range(0, rows.shape[0], BLOCK)]
+        parts = [self._project_block(rows[i : i + PIECE]) for i in range(0, rows.shape[0], PIECE)]
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def _project_block(self, rows: Any) -> Array:

@@ -131,7 +131,7 @@ def _dense(h: Any) -> Array:
     return h.toarray() if sparse.issparse(h) else np.asarray(h, float)
 
 
-BLOCK = 1024
+PIECE = 1024
 
 
 @storable
@@ -177,7 +177,7 @@ class PrecisionCovariance:
         return self.whitening.apply(self.precision.solve(np.ravel(self.whitening.rows(v[None, :]))))
 
     def project(self, rows: Any) -> Array:
-        parts = [self._project_block(rows[i : i + BLOCK]) for i in range(0, rows.shape[0], BLOCK)]
+        parts = [self._project_block(rows[i : i + PIECE]) for i in range(0, rows.shape[0], PIECE)]
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def _project_block(self, rows: Any) -> Array:

@@ -42,7 +42,7 @@ from latlin.numerics.weighted_gram import WeightedGram
 # the smaller the part that is left to the draws.
 
 #: most non-zeros of a row that P_II is inverted for, and the share of all coordinates that each of them may meet
-BLOCK, MEETS = 16, 0.05
+NONZEROS, MEETS = 16, 0.05
 #: nanoseconds per non-zero and draw
 PER_PROBE = 0.5
 #: rows whose projections of all draws are held at once
@@ -130,7 +130,7 @@ class ProbedPrecisionCovariance:
     def _thin(self) -> NDArray[np.bool_]:
         """Coordinates that meet few others."""
         counts = np.diff(self.precision.base.indptr)
-        return np.asarray(counts <= max(BLOCK, MEETS * self.dim))
+        return np.asarray(counts <= max(NONZEROS, MEETS * self.dim))
 
     def _estimated_block(self, rows: sparse.csr_array) -> tuple[Array, Array]:
         near = sparse.csr_array(
@@ -170,13 +170,13 @@ def total_variances(
     indices: NDArray[Any], values: Array, thin: NDArray[np.bool_], draws: Array, images: Array, found: Array,
 ) -> None:  # fmt: skip
     """aᵀh + ⟨(hᵀδ − aᵀε)²⟩ with a = P_II⁻¹h of the rows low … high − 1, and its standard error; P by sorted rows."""
-    block, right, places = np.empty((BLOCK, BLOCK)), np.empty(BLOCK), np.empty(BLOCK, np.int64)
+    block, right, places = np.empty((NONZEROS, NONZEROS)), np.empty(NONZEROS), np.empty(NONZEROS, np.int64)
     count = draws.shape[1]
     left = np.empty(count)
     for n in range(low, high):
         size = 0
         for k in range(indptr[n], indptr[n + 1]):
-            if thin[columns[k]] and size < BLOCK:
+            if thin[columns[k]] and size < NONZEROS:
                 places[size] = k
                 size += 1
         for a in range(size):

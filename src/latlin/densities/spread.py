@@ -41,7 +41,7 @@ SPARE = 20
 #: the rule with half of the points may be wrong by this, relative to the integrand; with all it is then by its square
 HALF_ACCURACY = 1e-6
 #: sites that are treated together, so that their powers stay in the cache
-BLOCK = 256
+PIECE = 256
 #: nanoseconds per power of a weight, by measurement
 PER_POWER = 1.0
 FAST = {"reassoc", "contract", "nsz", "arcp"}
@@ -154,10 +154,10 @@ def _add_powers(
 ) -> None:
     """Σ_d ε_dk a_d^{4+2k} and Σ_d ω_dk a_d^{3+2k} of the sites of the blocks first … last − 1; arrays (…, sites)."""
     dim, sites = a.shape
-    square, p, q = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    square, p, q = np.empty(PIECE), np.empty(PIECE), np.empty(PIECE)
     for block in range(first, last):
-        begin = block * BLOCK
-        end = min(begin + BLOCK, sites)
+        begin = block * PIECE
+        end = min(begin + PIECE, sites)
         for d in range(dim):
             x = a[d, begin:end]
             for i in range(len(x)):
@@ -190,10 +190,10 @@ def _pull_back(
 ) -> None:
     """The transpose of `_add_powers` for the variables first … last − 1: slopes in their weights and coefficients."""
     sites = a.shape[1]
-    square, p, q = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    square, p, q = np.empty(PIECE), np.empty(PIECE), np.empty(PIECE)
     for d in range(first, last):
-        for begin in range(0, sites, BLOCK):
-            end = min(begin + BLOCK, sites)
+        for begin in range(0, sites, PIECE):
+            end = min(begin + PIECE, sites)
             x, slope = a[d, begin:end], d_a[d, begin:end]
             for i in range(len(x)):
                 square[i] = x[i] * x[i]
@@ -289,8 +289,8 @@ def expect_spread(
         return None
     a = np.ascontiguousarray(last * unit[sites].T)
     s_even, s_odd = np.zeros((TERMS, len(sites))), np.zeros((TERMS, len(sites)))
-    blocks = -(-len(sites) // BLOCK)
-    share_out(_add_powers, blocks, BLOCK * dim * TERMS * PER_POWER, a, row, series.even, series.odd, s_even, s_odd)
+    blocks = -(-len(sites) // PIECE)
+    share_out(_add_powers, blocks, PIECE * dim * TERMS * PER_POWER, a, row, series.even, series.odd, s_even, s_odd)
     square = np.einsum("dn,dn->n", a, a)
     size = np.exp(_times(grid.even, s_even) - 0.5 * np.square(grid.t / last)[:, None] * square)
     phase = _times(grid.odd, s_odd)

@@ -26,7 +26,14 @@ from scipy import sparse
 from scipy.linalg import blas, lapack
 
 from latlin.densities.gaussian import DenseCovariance, Gaussian
-from latlin.inference.forms.projections import SplitRows, pair_gram, pair_squares, split_rows, stacked_rows
+from latlin.inference.forms.projections import (
+    SplitRows,
+    pair_gram,
+    pair_squares,
+    split_rows,
+    stacked_rows,
+    stacked_sites,
+)
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics.arrays import LOG_2PI, Array
@@ -54,7 +61,7 @@ class Priors(NamedTuple):
     def of(cls, model: LatentLinearModel) -> Priors:
         """The sites of a model."""
         rows = sparse.csr_array(stacked_rows(model))
-        return cls(rows, split_rows(rows), Sites.of(model))
+        return cls(rows, split_rows(rows), stacked_sites(model))
 
 
 class Measured(NamedTuple):

@@ -32,9 +32,9 @@ from scipy.linalg import lapack
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import DiagonalWhitening, PrecisionCovariance
 from latlin.inference.evidence.terms import ExpectedEvidence
+from latlin.inference.forms.choice import sum_form
 from latlin.inference.forms.projections import Projections
 from latlin.inference.forms.sites import SiteParameters, Sites
-from latlin.inference.forms.sums import sum_form
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
@@ -48,7 +48,7 @@ COVARIANCES, STEPS = 12, 12
 #: share of the tolerance to which a mean is found
 SHARE = 0.3
 #: probes of the variances of a start, and rows that are probed together
-PROBES, BLOCK = 32, 1024
+PROBES, PIECE = 32, 1024
 #: Newton's steps to the neighbourhood of the best mean, what the bound gains by another one there, in nats, and the
 #: relative residual and the products of each
 APPROACHES, NEARBY, RESIDUAL, PRODUCTS = 4, 2.0, 0.1, 8
@@ -175,8 +175,8 @@ def _probed_variances(projections: Projections, precision: Cholesky) -> Array:
     count, width = projections.shape
     probes = precision.unwhiten(np.random.default_rng(0).standard_normal((width, PROBES)) / np.sqrt(PROBES))
     parts = [np.zeros(0)]
-    for start in range(0, count, BLOCK):
-        seen = projections.block(slice(start, min(start + BLOCK, count))) @ probes
+    for start in range(0, count, PIECE):
+        seen = projections.block(slice(start, min(start + PIECE, count))) @ probes
         parts.append(np.einsum("np,np->n", seen, seen))
     return np.concatenate(parts)
 

@@ -19,7 +19,8 @@ from latlin.gp.choice import Choice, choose
 from latlin.gp.dense import Dense
 from latlin.gp.draws import ClassDraws
 from latlin.gp.inducing import Inducing
-from latlin.gp.joint import Joint, JointInducing, by_class, log_probabilities, why_not_held
+from latlin.gp.joint import Joint, by_class, log_probabilities
+from latlin.gp.joint_inducing import JointInducing, why_not_held
 from latlin.gp.joint_vecchia import JointVecchia
 from latlin.gp.latent import Process, default_kernel, given_kernel, resolve_engine
 from latlin.gp.learning import AveragedProcess, Search, check_search, fit_process

@@ -34,7 +34,7 @@ from latlin.numerics.threads import share_out
 
 Index = NDArray[np.int64]
 #: small covariances that are formed together
-BLOCK = 2048
+PIECE = 2048
 #: numbers of pairs that are kept from one kernel to the next
 KEPT = 2 * 10**7
 #: nanoseconds per entry of a small covariance
@@ -157,7 +157,7 @@ class Neighbourhoods:
         self, own: Array, neighbours: Index, kernel: Any, amplitude: float, jitter: float | None
     ) -> Conditionals:
         """Values at some inputs given others; a jitter that is known is on the others alone, else it is found."""
-        size = amplitude**2 * float(np.mean(kernel.diag(own[:BLOCK])))
+        size = amplitude**2 * float(np.mean(kernel.diag(own[:PIECE])))
         for added in [share * size for share in JITTERS]:
             larger = added if jitter is None else max(added, jitter)
             found = self._attempt(own, neighbours, kernel, amplitude, larger, jitter is not None)
@@ -220,8 +220,8 @@ class Neighbourhoods:
     def _made(self, own: Array, neighbours: Index) -> Iterator[tuple[slice, Pairs]]:
         first, second = _triangle(neighbours.shape[1])
         alone = (first == second)[None, :]
-        for begin in range(0, len(own), BLOCK):
-            span = slice(begin, min(begin + BLOCK, len(own)))
+        for begin in range(0, len(own), PIECE):
+            span = slice(begin, min(begin + PIECE, len(own)))
             points = self._points(own[span], neighbours[span])
             a, b = (points.take(side, axis=1).reshape(-1, points.shape[2]) for side in (first, second))
             yield span, Pairs(a, b, np.broadcast_to(alone, (len(points), len(first))).ravel())

@@ -1,4 +1,4 @@
-"""Several classes by one likelihood: one latent function per class, one kernel, one link; exact or by points.
+"""Several classes by one likelihood: one latent function per class, one kernel, one link, by exact processes.
 
     P(y = k | x) = e^{f_k(x)} / Σ_j e^{f_j(x)}   or   P(f_k(x) + ε_k > f_j(x) + ε_j for all j ≠ k),   f_k ~ GP(0, k_θ)
 
@@ -11,35 +11,27 @@ per row for the multinomial probit. Given the stand-ins of its sites each class 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from latlin.densities.gaussian import Gaussian
-from latlin.densities.precision import DiagonalWhitening, PrecisionCovariance
-from latlin.distributed.blocks import LocalBlocks
-from latlin.gp.inducing import LOOSE, MOST, Inducing, InducingFitter, stored_fitter, take_fitter_apart
-from latlin.gp.inducing_gradient import BoundGradient, gradient_of
-from latlin.gp.inducing_model import HELD, Basis, InducingFunction, held_rows
 from latlin.gp.latent import Latent, Process, prior_of
 from latlin.gp.learning import AveragedProcess
 from latlin.gp.setting import Setting
 from latlin.inference.diagnosis.diagnose import UNKNOWN
-from latlin.inference.engine import Engine, site_form
+from latlin.inference.engine import Engine
 from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.evidence.terms import ExpectedEvidence
-from latlin.inference.forms.projections import whitened_projections
+from latlin.inference.forms.choice import site_form
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import SiteParameters, cavity
-from latlin.inference.gaussian_kl.class_rows import Classes
-from latlin.inference.gaussian_kl.per_class import ClassSitesFit, ClassSums, climb_classes, fit_classes, stand_ins_at
-from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
+from latlin.inference.gaussian_kl.per_class import ClassSitesFit, fit_classes
+from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Rules
-from latlin.numerics.linalg import cholesky
-from latlin.numerics.stored import storable, storable_as
+from latlin.numerics.stored import storable
 from latlin.potentials.class_links import CLASS_LINKS
 from latlin.potentials.gaussian import Gaussian as GaussianSites
 from latlin.potentials.logit import Logit
@@ -73,6 +65,29 @@ class Joint:
     ) -> JointFitter:
         """`y` holds the numbers of the classes, 0, 1, 2, …"""
         return JointFitter(X, y, engine, self.link)
+
+
+@dataclass(frozen=True)
+class JointApproximation:
+    """All classes in one model, by an approximation of each process.
+
+    Parameters
+    ----------
+    options : Inducing or Vecchia
+        Which decides what can be done, and what it costs.
+    link : {"logit", "probit"}
+    """
+
+    options: Any
+    link: str = "logit"
+
+    def refusal(self, setting: Setting, n_rows: int, n_columns: int) -> str:
+        """What the approximation says."""
+        return str(self.options.refusal(setting, n_rows, n_columns))
+
+    def longest_product(self, n_rows: int) -> float:
+        """That of the approximation."""
+        return float(self.options.longest_product(n_rows))
 
 
 @storable
@@ -268,168 +283,3 @@ def log_probabilities(process: Process | AveragedProcess, new: Array) -> Array:
         return np.asarray(np.logaddexp.reduce(each + np.log(process.weights)[:, None, None], axis=0))
     latent: Any = process.found.latent
     return np.asarray(latent.log_probabilities(new))
-
-
-# --- Several classes by one link and inducing points: one latent function per class, all through the same inputs.
-#
-#     f_k(x_n) = h_nᵀw_k + ε_nk,   w_k ~ N(0, I),   Var ε_nk = v_n,
-#     log Z ≥ Σ_n E_n − Σ_k KL(q_k ‖ N(0, I)),
-#
-# E_n the bound of a link of `latlin.potentials.class_links` under the variances h_nᵀS_k h_n + v_n. It is a lower bound
-# on that of the exact process, and so on the probability of all labels. At the optimum its slopes in the kernel are
-# those of each class by itself, given the stand-ins of its sites, and add up.
-
-
-POINTS_CAUTION = (
-    "this is one class of a joint fit, whose model here is that class against the rest, so that draws of it say nothing"
-)
-
-
-def why_not_held(options: Inducing, n_rows: int, in_blocks: bool) -> str:
-    """Why classes cannot be fitted together, in one sentence; empty where they can."""
-    if in_blocks:
-        return "several classes together need rows in memory, got blocks"
-    points = MOST if options.n_inducing == "auto" else int(options.n_inducing)
-    if n_rows * points > HELD:
-        return f"several classes together keep {n_rows} × {points} numbers in memory, more than {HELD}"
-    return ""
-
-
-@dataclass(frozen=True)
-class JointInducing:
-    """All classes in one model, through inducing points; see the module."""
-
-    name: ClassVar[str] = "inducing"
-    options: Inducing
-    link: str = "logit"
-
-    def refusal(self, setting: Setting, n_rows: int, n_columns: int) -> str:
-        """What inducing points say."""
-        return self.options.refusal(setting, n_rows, n_columns)
-
-    def longest_product(self, n_rows: int) -> float:
-        """That of a block of rows."""
-        return self.options.longest_product(n_rows)
-
-    def prepare(
-        self, setting: Setting, X: Array, y: Array, engine: Engine, rng: np.random.Generator, verbose: bool = False
-    ) -> JointInducingFitter:
-        """`y` holds the numbers of the classes, 0, 1, 2, …"""
-        plain = self.options.prepare(setting, X, y, engine, rng, verbose)
-        return JointInducingFitter(**{one.name: getattr(plain, one.name) for one in fields(plain)}, link=self.link)
-
-
-@dataclass(frozen=True)
-class JointInducingFitter(InducingFitter):
-    """Rows with several classes, and inducing inputs for all of them."""
-
-    link: str = "logit"
-
-    @property
-    def y(self) -> Array:
-        """Numbers of the classes of all rows."""
-        assert isinstance(self.rows, LocalBlocks)  # `why_not_held` refuses others
-        return np.asarray(self.rows.whole.y)
-
-    def _fit(self, setting: Setting, start: Any, tol: float, verbose: bool = False) -> Any:
-        engine: Any = self.engine
-        rules = Rules(max(tol, engine.tol), max_iter=engine.max_iter, monotone=True, remedy="raise max_iter")
-        basis, blocks = Basis.of(setting, self.Z), self.used
-        assert isinstance(blocks, LocalBlocks)  # samples are in memory, and all rows as well
-        return fit_through_points(basis, blocks, self.link, int(self.y.max()) + 1, rules, start, verbose)
-
-    def fit_with_gradient(self, setting: Setting, start: Any = None) -> Any:
-        """The optimum at fixed parameters, and ∂ bound/∂theta."""
-        latent = self._fit(setting, start, LOOSE)
-        return latent, self.slopes(latent).theta
-
-    def slopes(self, latent: Any) -> BoundGradient:
-        """The sum of the gradients of all classes."""
-        each = [gradient_of(one) for one in latent.classes]
-        theta, inputs = (sum(getattr(one, name) for one in each) for name in ("theta", "inputs"))
-        return BoundGradient(np.asarray(theta), np.asarray(inputs), each[0].stand_ins)
-
-
-def fit_through_points(
-    basis: Basis,
-    blocks: LocalBlocks,
-    link: str,
-    count: int,
-    rules: Rules,
-    start: JointInducingFunction | None,
-    verbose: bool,
-) -> JointInducingFunction:
-    """The optimum over the Gaussians of all classes at fixed parameters."""
-    began, whole, white = time.perf_counter(), blocks.whole, DiagonalWhitening(np.ones(len(basis.Z)))
-    rows, extra = held_rows(basis, whole.X)
-    y = np.asarray(whole.y)
-    data = Classes(
-        rows,
-        of_label(y, count),
-        np.ones((len(y), 1)),
-        np.full((len(y), count), basis.setting.mean),
-        extra[:, None],
-    )
-    models = [_against_the_rest(basis, rows, extra, y == k) for k in range(count)]
-    bound = ClassSums(CLASS_LINKS[link], data, whitened_projections(rows, white))
-    first = None if start is None else bound.at(*_carried(start, basis, blocks, models))
-    bound, ascent = climb_classes(bound, first or bound.at(*bound.near_mode()), rules, verbose)
-    place, note = ascent.state.place, f"{CLASS_LINKS[link].name} of {count} classes together: {ascent.message}"
-    classes = []
-    for k, (model, sites) in enumerate(zip(models, stand_ins_at(bound, place), strict=True)):
-        posterior = Posterior(
-            model=model,
-            density=Gaussian(place.m[k], PrecisionCovariance(white, cholesky(place.precision[k]))),
-            log_evidence=ascent.state.bound,
-            evidence_kind="lower bound",
-            engine=CLASS_LINKS[link].name,
-            converged=ascent.converged,
-            n_iter=ascent.n_iter,
-            trace=ascent.trace,
-            elapsed=time.perf_counter() - began,
-            message=note,
-            sites=sites,
-            evidence_term=ExpectedEvidence(),
-            caution=(UNKNOWN, POINTS_CAUTION),
-        )
-        classes.append(InducingFunction(basis, posterior, blocks, k, np.stack(sites)))
-    return JointInducingFunction(tuple(classes), y, link)
-
-
-def _against_the_rest(basis: Basis, rows: Array, extra: Array, is_one: Any) -> LatentLinearModel:
-    potential = basis.setting.likelihood.template.observe(is_one.astype(float))
-    sites = SiteFactor(rows, potential, offset=basis.setting.mean, extra_variance=extra)
-    return LatentLinearModel([GaussianFactor(dim=len(basis.Z)), sites])
-
-
-def _carried(
-    start: JointInducingFunction, basis: Basis, blocks: LocalBlocks, models: list[LatentLinearModel]
-) -> tuple[Array, Array]:
-    """Means and precisions of all classes from a fit at other parameters, points or rows."""
-    pairs = zip(start.classes, models, strict=True)
-    found = [one.start_at(basis, blocks, model) or one.posterior for one, model in pairs]
-    precisions = [cholesky(one.covariance()).inverse() for one in found]
-    return np.stack([one.mean for one in found]), np.stack(precisions)
-
-
-@storable
-@dataclass(frozen=True)
-class JointInducingFunction(JointLatent):
-    """The latent functions of all classes through inducing points; arrays have one more axis, of classes."""
-
-    @property
-    def basis(self) -> Basis:
-        """The inducing inputs, which all classes share."""
-        found: Basis = self.classes[0].basis
-        return found
-
-    @staticmethod
-    def _without_own(one: Any) -> tuple[Array, Array]:
-        rows, posterior = one.posterior.model.sites[0], one.posterior
-        x, variance = rows.H @ posterior.mean, posterior.density.structure.project(rows.H)
-        gamma, nu = posterior.sites
-        _, mean, left = cavity(gamma, nu, x, variance, 1.0)
-        return mean + rows.offset, left + rows.extra_variance
-
-
-storable_as(JointInducingFitter, take_fitter_apart, lambda **kept: JointInducingFitter(**stored_fitter(**kept)))

@@ -12,10 +12,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from latlin.gp.joint import LEARNING, JointLatent, class_posterior, class_rules, of_label, stand_in_sites
+from latlin.gp.joint import (
+    LEARNING,
+    JointApproximation,
+    JointLatent,
+    class_posterior,
+    class_rules,
+    of_label,
+    stand_in_sites,
+)
 from latlin.gp.setting import Setting
-from latlin.gp.vecchia import Vecchia, VecchiaFitter, VecchiaLatent, model_of
-from latlin.inference.engine import Engine, site_form
+from latlin.gp.vecchia import VecchiaFitter, VecchiaLatent, model_of
+from latlin.inference.engine import Engine
+from latlin.inference.forms.choice import site_form
 from latlin.inference.forms.sites import cavity
 from latlin.inference.gaussian_kl.per_class import fit_classes
 from latlin.inference.model import LatentLinearModel
@@ -26,20 +35,10 @@ from latlin.potentials.logit import Logit
 
 
 @dataclass(frozen=True)
-class JointVecchia:
+class JointVecchia(JointApproximation):
     """All classes in one model, by Vecchia's density; see the module."""
 
     name: ClassVar[str] = "vecchia"
-    options: Vecchia
-    link: str = "logit"
-
-    def refusal(self, setting: Setting, n_rows: int, n_columns: int) -> str:
-        """What Vecchia's density says."""
-        return self.options.refusal(setting, n_rows, n_columns)
-
-    def longest_product(self, n_rows: int) -> float:
-        """Sparse factors choose their own threads."""
-        return self.options.longest_product(n_rows)
 
     def prepare(
         self, setting: Setting, X: Array, y: Array, engine: Engine, rng: np.random.Generator, verbose: bool = False

@@ -27,7 +27,7 @@ FIRST_SCALE = 0.3
 #: largest share of the mean prior variance that is added to the diagonal of K when it is numerically singular
 MAX_JITTER = 1e-6
 #: new inputs whose kernel rows are formed together
-BLOCK = 2000
+PIECE = 2000
 #: families of labels, which have a process of their own
 LABELS = ("logit", "probit")
 
@@ -265,4 +265,4 @@ class Setting:
 
 def row_blocks(new: Array) -> Iterator[Array]:
     """New inputs whose kernel rows are formed together; one block, if an empty one, at least."""
-    return (new[i : i + BLOCK] for i in range(0, max(len(new), 1), BLOCK))
+    return (new[i : i + PIECE] for i in range(0, max(len(new), 1), PIECE))

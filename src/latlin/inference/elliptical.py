@@ -21,8 +21,8 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
 from latlin.densities.gaussian import Gaussian, MultivariateT, entropy_loss
+from latlin.inference.engine import refuse_extra_variance
 from latlin.inference.evidence.terms import RefusedEvidence
-from latlin.inference.forms.sites import refuse_extra_variance
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior

@@ -16,14 +16,12 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from latlin.inference.blocks import BlockModel
-from latlin.inference.forms.chain import chain_form
-from latlin.inference.forms.dense import dense_form
+from latlin.inference.forms.choice import block_form, site_form
 from latlin.inference.forms.prior import needs_sparse
 from latlin.inference.forms.site_family import SiteForm
-from latlin.inference.forms.sparse import sparse_form
 from latlin.inference.forms.sparse_blocks import SparseBlockForm, sparse_block_form
-from latlin.inference.forms.sums import SumForm, block_form
-from latlin.inference.model import Model, in_memory
+from latlin.inference.forms.sums import SumForm
+from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.numerics.ascent import Checkpoint
 from latlin.numerics.stored import name_of
 from latlin.potentials.base import Potential
@@ -33,6 +31,8 @@ if TYPE_CHECKING:
 
 #: options that say when to stop; a fit may go on from a checkpoint under other ones
 STOPPING = frozenset({"tol", "max_iter", "sweeps", "double_loop"})
+#: what a message adds where several optima may be
+LOCAL = "; the sites are not log-concave, so this optimum may be local"
 
 
 class Engine(Protocol):
@@ -146,6 +146,15 @@ def _value(potential: Potential, x: np.ndarray) -> np.ndarray:
         return np.full(x.shape, np.nan)
 
 
+def refuse_extra_variance(model: LatentLinearModel, engine: str) -> None:
+    """A sentence for sites with an extra variance, where an engine integrates or bounds the sites themselves."""
+    if any(factor.extra_variance is not None for factor in model.sites):
+        raise ValueError(
+            f"engine {engine!r} cannot be used for a SiteFactor with extra_variance; "
+            "use 'gkl', 'exact', 'laplace' or 'map'"
+        )
+
+
 # --- Which coordinates a full Gaussian is fitted in: what engines ask of a model.
 
 
@@ -154,9 +163,3 @@ def form_of(model: Model) -> SiteForm | SumForm | SparseBlockForm:
     if isinstance(model, BlockModel):
         return sparse_block_form(model) if needs_sparse(model.own) else block_form(model)
     return site_form(model)
-
-
-def site_form(model: Model) -> SiteForm:
-    """The family for a model whose rows are in memory: a chain, a sparse precision, or the smaller of two spaces."""
-    model = in_memory(model)
-    return chain_form(model) or sparse_form(model) or dense_form(model)

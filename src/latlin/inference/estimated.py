@@ -26,7 +26,7 @@ from latlin.densities.gaussian import Gaussian
 from latlin.densities.sparse_precision import ProbedPrecisionCovariance
 from latlin.inference.evidence.terms import CurvedEvidence, ExpectedEvidence
 from latlin.inference.forms.prior import Quadratic, needs_sparse, quadratic_of
-from latlin.inference.forms.projections import stacked_rows
+from latlin.inference.forms.projections import stacked_rows, stacked_sites
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.sparse import PAIRS, may_be_sparse, uses_sparse
 from latlin.inference.forms.sparse_rows import SharedPattern, pattern_of
@@ -136,7 +136,7 @@ def by_products(model: LatentLinearModel) -> bool:
 
 def product_form(model: LatentLinearModel) -> ProductForm:
     """The form of a model with a Gaussian factor on every coordinate and no constraints."""
-    prior, rows, sites = quadratic_of(model), sparse.csr_array(stacked_rows(model)), Sites.of(model)
+    prior, rows, sites = quadratic_of(model), sparse.csr_array(stacked_rows(model)), stacked_sites(model)
     if len(prior.rows) or not np.all(prior.precision.diagonal() > 0.0):
         raise ValueError("this needs a GaussianFactor on every coordinate of w, and no constraints")
     sites = sites.shifted(np.asarray(rows @ prior.origin)) if prior.origin.any() else sites

@@ -26,14 +26,15 @@ from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import SubspaceCovariance, Whitening
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.inference.blocks import BlockModel
-from latlin.inference.engine import site_form
 from latlin.inference.evidence.terms import ExpectedEvidence
+from latlin.inference.forms.choice import site_form, sum_form
 from latlin.inference.forms.prior import gaussian_part
+from latlin.inference.forms.projections import stacked_sites
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.sparse import SparseForm, needs_sparse
 from latlin.inference.forms.sparse_blocks import SparseBlockForm, sparse_block_form
 from latlin.inference.forms.sparse_rows import one_noise, times_entries
-from latlin.inference.forms.sums import SumForm, Sums, point_terms, sum_form
+from latlin.inference.forms.sums import SumForm, Sums, point_terms
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import LOG_2PI, Array
@@ -157,7 +158,7 @@ def _solve(model: LatentLinearModel) -> Solved:
 
 def _decompose(model: LatentLinearModel, prior_mean: Array, whitening: Whitening) -> Solved:
     rows = model.sites[0].H
-    parameters, at_mean = _expand(Sites.of(model), np.asarray(rows @ prior_mean))
+    parameters, at_mean = _expand(stacked_sites(model), np.asarray(rows @ prior_mean))
     root = np.sqrt(parameters.gamma)
     residual = np.divide(parameters.nu, root, out=np.zeros_like(root), where=root > 0.0)
     dense = rows.toarray() if sparse.issparse(rows) else rows

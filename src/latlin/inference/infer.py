@@ -19,6 +19,7 @@ from latlin.inference.ep.engine import ExpectationPropagation
 from latlin.inference.estimated import can_be_estimated
 from latlin.inference.exact import Exact
 from latlin.inference.forms.prior import needs_sparse
+from latlin.inference.forms.projections import stacked_sites
 from latlin.inference.forms.sites import Sites
 from latlin.inference.forms.sparse import filling_plan, uses_sparse
 from latlin.inference.gaussian_kl.engine import GaussianKL
@@ -29,7 +30,7 @@ from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.inference.propriety import OVERLAP, check_propriety, has_overlap
 from latlin.numerics.arrays import reuse_memory
-from latlin.numerics.linalg import BLOCK
+from latlin.numerics.linalg import PIECE
 from latlin.numerics.progress import begun
 from latlin.numerics.sparse_cholesky import Plan
 from latlin.numerics.stored import storable_by_arguments
@@ -81,7 +82,7 @@ def choose(model: Model) -> tuple[Engine, str]:
     if isinstance(model, BlockModel):
         return _for_blocks(model)
     model = in_memory(model)
-    sites = Sites.of(model)
+    sites = stacked_sites(model)
     n, d = len(sites), model.dim
     if sites.extra is None and _is_independent(model):
         return MeanField(), "every factor is on single coordinates, so free-form mean field is exact"
@@ -222,7 +223,7 @@ def _multiplications(model: Model) -> float:
         return math.inf
     held = in_memory(model)
     rows = sum(held.site_count(factor) for factor in held.sites)
-    return 0.5 * min(max(rows, model.dim), BLOCK) * float(min(rows, model.dim)) ** 2
+    return 0.5 * min(max(rows, model.dim), PIECE) * float(min(rows, model.dim)) ** 2
 
 
 def _explained(post: Posterior) -> Posterior:

@@ -13,10 +13,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from latlin.inference.engine import checkpoint_for
+from latlin.inference.engine import LOCAL, checkpoint_for, refuse_extra_variance
 from latlin.inference.evidence.terms import FreeFormEvidence
 from latlin.inference.forms.free import FreeForm, FreeFormState, free_form
-from latlin.inference.forms.sites import refuse_extra_variance
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.model import Model, in_memory
 from latlin.inference.posterior import Posterior
@@ -28,7 +27,6 @@ REMEDY = "raise max_iter, or use engine 'gkl', which keeps the correlations"
 GAUSSIAN = "; the sites are on projections of w, so the factors are Gaussian: factorised Gaussian KL"
 #: largest gradient entry of the bound at convergence, in units of `tol`
 GRADIENT = 10.0
-LOCAL = "; the sites are not log-concave, so this optimum may be local"
 
 
 @storable_by_arguments

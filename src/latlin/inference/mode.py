@@ -12,11 +12,10 @@ The mode ends within O(ε) of the kinks that hold it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from latlin.inference.forms.site_family import Expansion
 from latlin.numerics.arrays import Array, largest
 from latlin.numerics.ascent import (
     Ascent,
@@ -38,6 +37,19 @@ FLAT = 1e-4
 EAGER, LONGEST = 0.25, 64.0
 #: smoothing at the end, in units of a site's own width
 SHARP = 1e-7
+
+
+class Expansion(NamedTuple):
+    """The log joint about a point u: its value and gradient there, and what the form keeps of its curvature.
+
+    The grain is what rounding of large terms adds to the value; zero until it is measured.
+    """
+
+    u: Array
+    objective: float
+    gradient: Array
+    kept: Any
+    grain: float = 0.0
 
 
 class Expandable(Protocol):

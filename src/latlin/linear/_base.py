@@ -36,6 +36,11 @@ from latlin.potentials.families import Family
 KINDS = (np.float64, np.float32)
 
 
+def shared_options(given: dict[str, Any]) -> dict[str, Any]:
+    """Of a constructor's arguments those of every linear estimator; scikit-learn wants all in each signature."""
+    return {name: given[name] for name in LinearEstimator._get_param_names() if name in given}
+
+
 class LinearEstimator(Description, Archived, Reported, BaseEstimator):
     """One or several posteriors over coefficients and an intercept.
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from latlin.diagnostics.inference_data import inference_data
 from latlin.hyper.marginals import HyperparameterTable
 from latlin.inference.diagnosis.log_joint import log_joint
-from latlin.inference.forms.sites import Sites
+from latlin.inference.forms.projections import stacked_sites
 from latlin.inference.model import in_memory
 from latlin.inference.posterior import Posterior
 from latlin.linear._design import Design
@@ -158,7 +158,7 @@ def inference_groups(posterior: Posterior, design: Design, w: Array) -> dict[str
     coef, intercept = design.coefficients(w)
     model = in_memory(posterior.model)
     data = model.sites[-1]
-    sites = Sites.of(model)
+    sites = stacked_sites(model)
     (span, potential) = sites.blocks[-1]
     x = np.asarray(data.H @ w.T).T
     draws = {"coef": coef} | ({"intercept": intercept} if design.intercept else {})

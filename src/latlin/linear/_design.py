@@ -25,7 +25,7 @@ from latlin.potentials.base import Potential
 from latlin.potentials.ranges import Range
 
 #: rows that stay in the cache
-BLOCK = 512
+PIECE = 512
 
 
 @storable
@@ -117,9 +117,9 @@ def _moments(X: Any, weight: Array | None) -> tuple[Array, Array]:
     share = np.full(X.shape[0], 1.0 / X.shape[0]) if weight is None else weight / weight.sum()
     # plain loops: NumPy's own BLAS threads would spin beside those of SciPy, which the engines use
     mean, variance = np.einsum("n,nd->d", share, X, dtype=float), np.zeros(X.shape[1])
-    for i in range(0, X.shape[0], BLOCK):
-        part = X[i : i + BLOCK] - mean
-        variance += np.einsum("n,nd,nd->d", share[i : i + BLOCK], part, part)
+    for i in range(0, X.shape[0], PIECE):
+        part = X[i : i + PIECE] - mean
+        variance += np.einsum("n,nd,nd->d", share[i : i + PIECE], part, part)
     return mean, variance
 
 

@@ -24,9 +24,10 @@ from latlin.densities.precision import DiagonalWhitening
 from latlin.distributed.blocks import Block, add
 from latlin.inference.blocks import BlockModel, Reading, pieces
 from latlin.inference.exact import Exact, conclude
+from latlin.inference.forms.choice import sum_form
 from latlin.inference.forms.prior import gaussian_part
 from latlin.inference.forms.projections import whitened_projections
-from latlin.inference.forms.sums import Sums, sum_form
+from latlin.inference.forms.sums import Sums
 from latlin.inference.posterior import Posterior
 from latlin.linear._problem import BlockRows, HeldRows, LinearProblem, Targets
 from latlin.numerics.arrays import LOG_2PI, Array

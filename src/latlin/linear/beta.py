@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from latlin.inference.engine import Engine
+from latlin.linear._base import shared_options
 from latlin.linear._regression import Regression
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import FAMILIES, Family
@@ -81,19 +82,7 @@ class BayesianBetaRegression(Regression):
         random_state: RandomState = None,
         verbose: bool = False,
     ) -> None:
-        super().__init__(
-            engine=engine,
-            prior_scale=prior_scale,
-            ard=ard,
-            fit_intercept=fit_intercept,
-            intercept_scale=intercept_scale,
-            standardise=standardise,
-            hyperparameters=hyperparameters,
-            priors=priors,
-            warm_start=warm_start,
-            random_state=random_state,
-            verbose=verbose,
-        )
+        super().__init__(**shared_options(locals()))
         self.precision = precision
 
     def _family(self) -> Family:

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from latlin.distributed.opening import is_blocked, refuse_checkpoint, rowwise
 from latlin.inference.engine import Engine
 from latlin.linear import _checks
-from latlin.linear._base import LinearEstimator
+from latlin.linear._base import LinearEstimator, shared_options
 from latlin.linear._checks import (
     FirstPass,
     LabelCoding,
@@ -63,19 +63,7 @@ class Classification(ClassifierMixin, LinearEstimator):
         random_state: RandomState = None,
         verbose: bool = False,
     ) -> None:
-        super().__init__(
-            engine=engine,
-            prior_scale=prior_scale,
-            ard=ard,
-            fit_intercept=fit_intercept,
-            intercept_scale=intercept_scale,
-            standardise=standardise,
-            hyperparameters=hyperparameters,
-            priors=priors,
-            warm_start=warm_start,
-            random_state=random_state,
-            verbose=verbose,
-        )
+        super().__init__(**shared_options(locals()))
         self.n_jobs = n_jobs
 
     def fit(

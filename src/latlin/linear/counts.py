@@ -7,6 +7,7 @@ from typing import Any
 
 from latlin.inference.diagnosis.dispersion import BEYOND
 from latlin.inference.engine import Engine
+from latlin.linear._base import shared_options
 from latlin.linear._model_checks import Dispersed
 from latlin.linear._problem import AVERAGED_COUNTS, COUNTS
 from latlin.linear._regression import AUTO, Exposed, ExposedFamily
@@ -113,19 +114,7 @@ class BayesianCountRegression(Dispersed, ExposedFamily):
         random_state: RandomState = None,
         verbose: bool = False,
     ) -> None:
-        super().__init__(
-            engine=engine,
-            prior_scale=prior_scale,
-            ard=ard,
-            fit_intercept=fit_intercept,
-            intercept_scale=intercept_scale,
-            standardise=standardise,
-            hyperparameters=hyperparameters,
-            priors=priors,
-            warm_start=warm_start,
-            random_state=random_state,
-            verbose=verbose,
-        )
+        super().__init__(**shared_options(locals()))
         self.family = family
         self.dispersion = dispersion
         self.probability = probability

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from latlin.inference.engine import Engine
+from latlin.linear._base import shared_options
 from latlin.linear._problem import AMOUNTS
 from latlin.linear._regression import AUTO, ExposedFamily
 from latlin.numerics.rng import RandomState
@@ -100,19 +101,7 @@ class BayesianGammaRegression(ExposedFamily):
         random_state: RandomState = None,
         verbose: bool = False,
     ) -> None:
-        super().__init__(
-            engine=engine,
-            prior_scale=prior_scale,
-            ard=ard,
-            fit_intercept=fit_intercept,
-            intercept_scale=intercept_scale,
-            standardise=standardise,
-            hyperparameters=hyperparameters,
-            priors=priors,
-            warm_start=warm_start,
-            random_state=random_state,
-            verbose=verbose,
-        )
+        super().__init__(**shared_options(locals()))
         self.family = family
         self.shape = shape
         self.scale = scale

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from latlin.inference.engine import Engine
+from latlin.linear._base import shared_options
 from latlin.linear._problem import LOCATION
 from latlin.linear._regression import Regression
 from latlin.linear._stream import Streaming
@@ -89,19 +90,7 @@ class BayesianLinearRegression(Streaming, Regression):
         random_state: RandomState = None,
         verbose: bool = False,
     ) -> None:
-        super().__init__(
-            engine=engine,
-            prior_scale=prior_scale,
-            ard=ard,
-            fit_intercept=fit_intercept,
-            intercept_scale=intercept_scale,
-            standardise=standardise,
-            hyperparameters=hyperparameters,
-            priors=priors,
-            warm_start=warm_start,
-            random_state=random_state,
-            verbose=verbose,
-        )
+        super().__init__(**shared_options(locals()))
         self.noise_scale = noise_scale
 
     def _family(self) -> Family:

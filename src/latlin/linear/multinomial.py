@@ -20,6 +20,7 @@ from latlin.inference.gaussian_kl.classes import ClassesFit, fit_coefficients
 from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.linear import _checks
+from latlin.linear._base import shared_options
 from latlin.linear._checks import LabelCoding, OneLabel
 from latlin.linear._design import Design
 from latlin.linear._fitting import SMALL, settled
@@ -72,17 +73,7 @@ class JointClasses(Classification):
         random_state: RandomState = None,
         verbose: bool = False,
     ) -> None:
-        super().__init__(
-            prior_scale=prior_scale,
-            fit_intercept=fit_intercept,
-            intercept_scale=intercept_scale,
-            standardise=standardise,
-            hyperparameters=hyperparameters,
-            priors=priors,
-            warm_start=warm_start,
-            random_state=random_state,
-            verbose=verbose,
-        )
+        super().__init__(**shared_options(locals()))
 
     def _family(self) -> Family:
         return FAMILIES[self._link_name]

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from latlin.inference.engine import Engine
 from latlin.linear import _checks
+from latlin.linear._base import shared_options
 from latlin.linear._checks import ClassIndex, LabelCoding
 from latlin.linear._predict import LinearPredictors, draw_observations, draw_weights, levels, log_density, tails
 from latlin.linear._tables import column_of
@@ -99,18 +100,7 @@ class BayesianOrdinalRegression(Classification):
         random_state: RandomState = None,
         verbose: bool = False,
     ) -> None:
-        super().__init__(
-            engine=engine,
-            prior_scale=prior_scale,
-            ard=ard,
-            fit_intercept=False,
-            standardise=standardise,
-            hyperparameters=hyperparameters,
-            priors=priors,
-            warm_start=warm_start,
-            random_state=random_state,
-            verbose=verbose,
-        )
+        super().__init__(**shared_options(locals()), fit_intercept=False)
         self.link = link
         self.cuts = cuts
         self.order = order

@@ -12,6 +12,7 @@ from latlin.inference.engine import Engine
 from latlin.inference.infer import infer
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import StoredModel
+from latlin.linear._base import shared_options
 from latlin.linear._design import SPARSE, CoefficientPrior, slab_shares
 from latlin.linear._problem import LOCATION
 from latlin.linear._regression import Regression
@@ -115,19 +116,7 @@ class SparseRegression(Regression):
         random_state: RandomState = None,
         verbose: bool = False,
     ) -> None:
-        super().__init__(
-            engine=engine,
-            prior_scale=prior_scale,
-            ard=ard,
-            fit_intercept=fit_intercept,
-            intercept_scale=intercept_scale,
-            standardise=standardise,
-            hyperparameters=hyperparameters,
-            priors=priors,
-            warm_start=warm_start,
-            random_state=random_state,
-            verbose=verbose,
-        )
+        super().__init__(**shared_options(locals()))
         self.prior = prior
         self.likelihood = likelihood
         self.prior_df = prior_df

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from latlin.diagnostics.calibration import concordance
 from latlin.inference.engine import Engine
+from latlin.linear._base import shared_options
 from latlin.linear._checks import beside
 from latlin.linear._predict import LinearPredictors, log_density, predictive
 from latlin.linear._problem import SURVIVAL
@@ -101,19 +102,7 @@ class BayesianSurvivalRegression(ChosenFamily):
         random_state: RandomState = None,
         verbose: bool = False,
     ) -> None:
-        super().__init__(
-            engine=engine,
-            prior_scale=prior_scale,
-            ard=ard,
-            fit_intercept=fit_intercept,
-            intercept_scale=intercept_scale,
-            standardise=standardise,
-            hyperparameters=hyperparameters,
-            priors=priors,
-            warm_start=warm_start,
-            random_state=random_state,
-            verbose=verbose,
-        )
+        super().__init__(**shared_options(locals()))
         self.family = family
         self.shape = shape
 

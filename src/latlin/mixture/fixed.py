@@ -17,7 +17,7 @@ from latlin.mixture.kernels import diagonal_joint, diagonal_pass, full_joint
 from latlin.mixture.model import Belief, Mixture
 from latlin.mixture.moments import ComponentMoments, Separate, from_reference, inverse
 from latlin.mixture.moments import root as root_of
-from latlin.mixture.sweep import CompleteRows, mapped, widen
+from latlin.mixture.sweep import ReducibleRows, mapped, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
 from latlin.numerics.stored import storable
@@ -103,7 +103,7 @@ class KnownCovariance:
         kl = gaussian_kl(params.mean, params.covariance, self.prior_mean, self.prior_precision)
         return float(kl.sum())
 
-    def collect_at(self, rows: CompleteRows, offset: Array, mean: Array) -> tuple[float, ComponentMoments]:
+    def collect_at(self, rows: ReducibleRows, offset: Array, mean: Array) -> tuple[float, ComponentMoments]:
         """Pass with log ρ_nk = offset_k − ½(x_n − mean_k)ᵀΣ⁻¹(x_n − mean_k)."""
         whitener = self.whitener
         centres = (mean - self.prior_mean) @ whitener.T
@@ -112,7 +112,7 @@ class KnownCovariance:
         back = inverse(whitener)
         return sum_log, from_reference(self, mean, count, first @ back.T, second.sum(axis=1))
 
-    def collect(self, rows: CompleteRows, params: FixedParams, log_weights: Array) -> tuple[float, ComponentMoments]:
+    def collect(self, rows: ReducibleRows, params: FixedParams, log_weights: Array) -> tuple[float, ComponentMoments]:
         return self.collect_at(rows, self.offsets(params) + log_weights, params.mean)
 
     def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> ComponentMoments:

@@ -18,7 +18,7 @@ from scipy.special import gammaln
 from latlin.densities.conjugate import gamma_expected_log, gamma_kl, precision_weighted_kl
 from latlin.mixture.kernels import diagonal_joint, diagonal_pass
 from latlin.mixture.moments import ComponentMoments, Separate, from_reference
-from latlin.mixture.sweep import CompleteRows, widen
+from latlin.mixture.sweep import ReducibleRows, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
 from latlin.numerics.stored import storable
@@ -119,7 +119,7 @@ class DiagonalPrecision(_GammaPrior):
         precisions = gamma_kl(shape, 0.5 * params.scale, prior_shape, 0.5 * self.prior_scale)
         return float(means.sum() + precisions.sum())
 
-    def collect(self, rows: CompleteRows, params: GammaParams, log_weights: Array) -> tuple[float, ComponentMoments]:
+    def collect(self, rows: ReducibleRows, params: GammaParams, log_weights: Array) -> tuple[float, ComponentMoments]:
         kernel_parameters = (self.offsets(params) + log_weights, params.mean, self._precision(params))
         sum_log, count, first, second = rows.reduce(diagonal_pass, kernel_parameters)
         return sum_log, from_reference(self, params.mean, count, first, second)
@@ -199,7 +199,7 @@ class Spherical(_GammaPrior):
         precisions = gamma_kl(0.5 * params.dof, 0.5 * params.scale, prior_shape, prior_rate)
         return float(means.sum() + precisions.sum())
 
-    def collect(self, rows: CompleteRows, params: GammaParams, log_weights: Array) -> tuple[float, ComponentMoments]:
+    def collect(self, rows: ReducibleRows, params: GammaParams, log_weights: Array) -> tuple[float, ComponentMoments]:
         kernel_parameters = (self.offsets(params) + log_weights, params.mean, self._precision(params))
         sum_log, count, first, second = rows.reduce(diagonal_pass, kernel_parameters)
         return sum_log, from_reference(self, params.mean, count, first, second.sum(axis=1))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from latlin.numerics.linalg import Array
 from latlin.numerics.special import exponentiate
 
-BLOCK = 128
+PIECE = 128
 
 _plain = njit(cache=True, nogil=True)
 _summing = njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
@@ -144,24 +144,8 @@ def diagonal_pass(
     rows: Array, weights: Array, offset: Array, mean: Array, precision: Array
 ) -> tuple[float, Array, Array, Array]:
     """Axis-aligned components: quad_nk = Σ_d λ_kd (x_nd − m_kd)²; second moments of shape (K, D)."""
-    n, dim = rows.shape
-    components = len(offset)
-    count, first, second = np.zeros(components), np.zeros((components, dim)), np.zeros((components, dim))
-    block, difference = np.empty((dim, BLOCK)), np.empty((dim, BLOCK))
-    joint = np.empty((components, BLOCK))
-    top, total, scratch = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
-    sum_log = 0.0
-    for start in range(0, n, BLOCK):
-        size = min(BLOCK, n - start)
-        _load(rows, start, size, block)
-        for k in range(components):
-            _differences(block, size, mean[k], difference)
-            _scaled_square(difference, size, precision[k], offset[k], joint[k])
-        sum_log += _responsibilities(joint, size, weights, start, top, total, scratch)
-        for k in range(components):
-            _differences(block, size, mean[k], difference)
-            count[k] += _add_first(difference, size, joint[k], first[k])
-            _add_squares(difference, size, joint[k], second[k])
+    second = np.zeros(mean.shape)
+    sum_log, count, first = _aligned_pass(rows, weights, offset, mean, precision, second, False)
     return sum_log, count, first, second
 
 
@@ -170,15 +154,26 @@ def pooled_pass(
     rows: Array, weights: Array, offset: Array, mean: Array, precision: Array
 ) -> tuple[float, Array, Array, Array]:
     """As `diagonal_pass`, with one second moment Σ_nk w_n r_nk (x_n − m_k)(x_n − m_k)ᵀ of shape (D, D)."""
+    second = np.zeros((rows.shape[1], rows.shape[1]))
+    sum_log, count, first = _aligned_pass(rows, weights, offset, mean, precision, second, True)
+    _mirror(second)
+    return sum_log, count, first, second
+
+
+@_plain
+def _aligned_pass(
+    rows: Array, weights: Array, offset: Array, mean: Array, precision: Array, second: Array, pooled: bool
+) -> tuple[float, Array, Array]:
+    """One pass with axis-aligned components; adds to `second` the products of all, or the squares of each."""
     n, dim = rows.shape
     components = len(offset)
-    count, first, second = np.zeros(components), np.zeros((components, dim)), np.zeros((dim, dim))
-    block, difference = np.empty((dim, BLOCK)), np.empty((dim, BLOCK))
-    joint = np.empty((components, BLOCK))
-    top, total, scratch = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    count, first = np.zeros(components), np.zeros((components, dim))
+    block, difference = np.empty((dim, PIECE)), np.empty((dim, PIECE))
+    joint = np.empty((components, PIECE))
+    top, total, scratch = np.empty(PIECE), np.empty(PIECE), np.empty(PIECE)
     sum_log = 0.0
-    for start in range(0, n, BLOCK):
-        size = min(BLOCK, n - start)
+    for start in range(0, n, PIECE):
+        size = min(PIECE, n - start)
         _load(rows, start, size, block)
         for k in range(components):
             _differences(block, size, mean[k], difference)
@@ -187,9 +182,11 @@ def pooled_pass(
         for k in range(components):
             _differences(block, size, mean[k], difference)
             count[k] += _add_first(difference, size, joint[k], first[k])
-            _add_products(difference, size, joint[k], second, scratch)
-    _mirror(second)
-    return sum_log, count, first, second
+            if pooled:
+                _add_products(difference, size, joint[k], second, scratch)
+            else:
+                _add_squares(difference, size, joint[k], second[k])
+    return sum_log, count, first
 
 
 @_plain
@@ -200,12 +197,12 @@ def full_pass(
     n, dim = rows.shape
     components = len(offset)
     count, first, second = np.zeros(components), np.zeros((components, dim)), np.zeros((components, dim, dim))
-    block, difference = np.empty((dim, BLOCK)), np.empty((dim, BLOCK))
-    joint = np.empty((components, BLOCK))
-    top, total, scratch = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    block, difference = np.empty((dim, PIECE)), np.empty((dim, PIECE))
+    joint = np.empty((components, PIECE))
+    top, total, scratch = np.empty(PIECE), np.empty(PIECE), np.empty(PIECE)
     sum_log = 0.0
-    for start in range(0, n, BLOCK):
-        size = min(BLOCK, n - start)
+    for start in range(0, n, PIECE):
+        size = min(PIECE, n - start)
         _load(rows, start, size, block)
         for k in range(components):
             _differences(block, size, mean[k], difference)
@@ -226,9 +223,9 @@ def diagonal_joint(rows: Array, offset: Array, mean: Array, precision: Array) ->
     n, dim = rows.shape
     components = len(offset)
     out = np.empty((n, components))
-    block, difference, joint = np.empty((dim, BLOCK)), np.empty((dim, BLOCK)), np.empty(BLOCK)
-    for start in range(0, n, BLOCK):
-        size = min(BLOCK, n - start)
+    block, difference, joint = np.empty((dim, PIECE)), np.empty((dim, PIECE)), np.empty(PIECE)
+    for start in range(0, n, PIECE):
+        size = min(PIECE, n - start)
         _load(rows, start, size, block)
         for k in range(components):
             _differences(block, size, mean[k], difference)
@@ -244,10 +241,10 @@ def full_joint(rows: Array, offset: Array, mean: Array, factor: Array) -> Array:
     n, dim = rows.shape
     components = len(offset)
     out = np.empty((n, components))
-    block, difference = np.empty((dim, BLOCK)), np.empty((dim, BLOCK))
-    joint, scratch = np.empty(BLOCK), np.empty(BLOCK)
-    for start in range(0, n, BLOCK):
-        size = min(BLOCK, n - start)
+    block, difference = np.empty((dim, PIECE)), np.empty((dim, PIECE))
+    joint, scratch = np.empty(PIECE), np.empty(PIECE)
+    for start in range(0, n, PIECE):
+        size = min(PIECE, n - start)
         _load(rows, start, size, block)
         for k in range(components):
             _differences(block, size, mean[k], difference)

@@ -27,6 +27,7 @@ from latlin.mixture.sweep import (
     CompleteRows,
     CovarianceStructure,
     IncompleteRows,
+    Params,
     Totals,
     add_totals,
     by_pattern,
@@ -108,7 +109,9 @@ class MixtureBlockRows:
         sum_log, count, first, second = self.blocks.total(_pass, kernel.__name__, parameters, change)
         return sum_log, count, first, second
 
-    def collect(self, structure: Any, params: Any, log_weights: Array) -> tuple[float, Any]:
+    def collect(
+        self, structure: CovarianceStructure[Params], params: Params, log_weights: Array
+    ) -> tuple[float, ComponentMoments]:
         """Σ_n w_n log Σ_k ρ_nk and the moments under the optimal responsibilities."""
         if self.complete:
             return structure.collect(self, params, log_weights)

@@ -22,8 +22,26 @@ from latlin.numerics.threads import thread_count
 SLICE = 8192
 
 T = TypeVar("T")
-Params = TypeVar("Params", bound=Any)
 Totals = tuple[float, Array, Array, Array]
+
+
+class ComponentParams(Protocol):
+    """Of q(θ) = Π_k q(θ_k), what all forms of covariances have: the means."""
+
+    @property
+    def mean(self) -> Array: ...
+
+
+class ReducibleRows(Protocol):
+    """Complete rows, in memory or in blocks, as far as a pass over all of them goes."""
+
+    def reduce(
+        self, kernel: Callable[..., Totals], parameters: tuple[Array, ...], change: tuple[Array, Array] | None = None
+    ) -> Totals:
+        """Sum of `kernel(rows, weights, *parameters)`; `change` = (F, c) makes each row F(x − c) first."""
+
+
+Params = TypeVar("Params", bound=ComponentParams)
 
 
 class CovarianceStructure(SecondMoments, Protocol[Params]):
@@ -54,7 +72,7 @@ class CovarianceStructure(SecondMoments, Protocol[Params]):
     def with_factor(self, factor: float) -> Self:
         """The same with so many times the prior covariance."""
 
-    def collect(self, rows: CompleteRows, params: Params, log_weights: Array) -> tuple[float, ComponentMoments]:
+    def collect(self, rows: ReducibleRows, params: Params, log_weights: Array) -> tuple[float, ComponentMoments]:
         """Σ_n w_n log Σ_k ρ_nk and the moments under the optimal responsibilities."""
 
     def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> ComponentMoments:
@@ -78,7 +96,7 @@ class CovarianceStructure(SecondMoments, Protocol[Params]):
     def draw_parameters(self, params: Params, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """Means and covariances drawn from q(θ)."""
 
-    def restrict(self, params: Params, kept: NDArray[np.bool_]) -> tuple[Any, Params]:
+    def restrict(self, params: Params, kept: NDArray[np.bool_]) -> tuple[Self, Params]:
         """The structure and the parameters of some of the columns."""
 
 

@@ -21,7 +21,7 @@ from latlin.densities.conjugate import precision_weighted_kl, wishart_expected_l
 from latlin.mixture.kernels import diagonal_joint, full_joint, full_pass, pooled_pass
 from latlin.mixture.moments import ComponentMoments, Pooled, Separate, from_reference, inverse, log_det_of_root
 from latlin.mixture.moments import root as root_of
-from latlin.mixture.sweep import CompleteRows, mapped, widen
+from latlin.mixture.sweep import ReducibleRows, mapped, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
 from latlin.numerics.stored import storable
@@ -153,7 +153,7 @@ class WishartPrecision(_WishartPrior):
         scale = self.prior_scale + moments.scatter + self.spread(moments.mean - self.prior_mean, pull)
         return WishartParams(mean, beta, self.prior_dof + moments.counts, root_of(scale))
 
-    def collect(self, rows: CompleteRows, params: WishartParams, log_weights: Array) -> tuple[float, ComponentMoments]:
+    def collect(self, rows: ReducibleRows, params: WishartParams, log_weights: Array) -> tuple[float, ComponentMoments]:
         kernel_parameters = (self.offsets(params) + log_weights, params.mean, _whitener(params))
         sum_log, count, first, second = rows.reduce(full_pass, kernel_parameters)
         return sum_log, from_reference(self, params.mean, count, first, second)
@@ -204,7 +204,7 @@ class Tied(_WishartPrior):
         dof = np.asarray(self.prior_dof + moments.counts.sum())
         return WishartParams(mean, beta, dof, root_of(scale))
 
-    def collect(self, rows: CompleteRows, params: WishartParams, log_weights: Array) -> tuple[float, ComponentMoments]:
+    def collect(self, rows: ReducibleRows, params: WishartParams, log_weights: Array) -> tuple[float, ComponentMoments]:
         """In coordinates F x, where every component is spherical."""
         whitener = _whitener(params)
         centres = (params.mean - self.prior_mean) @ whitener.T

@@ -79,7 +79,7 @@ def check_square(name: str, matrix: Array) -> None:
 #: sizes up to which the mask of a triangle is kept
 SMALL = 256
 #: rows that a product takes at a time, so that a weighted copy of them stays in cache
-BLOCK = 1024
+PIECE = 1024
 
 
 @storable
@@ -183,7 +183,7 @@ def log_det(c: Array) -> float:
     return 2.0 * float(np.log(np.abs(np.diagonal(c))).sum())
 
 
-def gram(rows: Array, weights: Array | None = None, *, block: int = BLOCK) -> Array:
+def gram(rows: Array, weights: Array | None = None, *, block: int = PIECE) -> Array:
     """Upper triangle of Σ_n weights_n r_n r_nᵀ over the rows of a C-ordered N×D matrix.
 
     Works on blocks of rows in one buffer, so that the weighted copy stays in cache; weights may be negative.
@@ -211,7 +211,7 @@ def gram(rows: Array, weights: Array | None = None, *, block: int = BLOCK) -> Ar
 SINGLE = 1e5
 
 
-def rough_gram(rows: Array, weights: Array, *, block: int = BLOCK) -> Array:
+def rough_gram(rows: Array, weights: Array, *, block: int = PIECE) -> Array:
     """As `gram`, to seven digits of its largest entry; to all where a weight is negative or an entry large."""
     n, d = rows.shape
     if np.any(weights < 0.0):
@@ -227,7 +227,7 @@ def rough_gram(rows: Array, weights: Array, *, block: int = BLOCK) -> Array:
     return total.astype(float, order="F") if largest <= SINGLE else gram(rows, weights, block=block)
 
 
-def whitened_squares(c: Array, rows: Array, *, block: int = BLOCK) -> Array:
+def whitened_squares(c: Array, rows: Array, *, block: int = PIECE) -> Array:
     """‖C⁻ᵀ r_n‖² for every row of a C-ordered N×D matrix: the variances r_nᵀ(CᵀC)⁻¹r_n."""
     if len(rows) <= rows.shape[1]:
         solved = blas.dtrsm(1.0, c, rows.T, lower=0, trans_a=1)

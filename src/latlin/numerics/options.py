@@ -53,8 +53,8 @@ def number(
     return float(value)
 
 
-def whole(name: str, value: Any, least: int = 0) -> int:
-    """`value` as an int of at least `least`.
+def whole(name: str, value: Any, least: int = 0, most: int | None = None) -> int:
+    """`value` as an int of at least `least` and at most `most`.
 
     >>> whole("n_samples", 3)
     3
@@ -63,6 +63,8 @@ def whole(name: str, value: Any, least: int = 0) -> int:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r:.80}")
     if int(value) >= MOST:
         raise ValueError(f"{name} must be an integer below {MOST}, got {value!r:.80}")
+    if most is not None and int(value) > most:
+        raise ValueError(f"{name} must be at most {most}, got {value}")
     return int(value)
 
 

@@ -31,7 +31,7 @@ from latlin.potentials.ranges import Range
 
 #: where a block keeps what it has made of its parameters
 MADE = "_made"
-SITES_PER_BLOCK = 256
+SITES_PER_PIECE = 256
 T = TypeVar("T")
 
 
@@ -408,7 +408,7 @@ class Potential(ABC):
     def _in_blocks(self, function: Any, *arrays: Array) -> list[Array]:
         """Apply function(block, *arrays) to some hundred sites at a time: their nodes fit in the cache."""
         n = arrays[0].size
-        pieces = [slice(i, i + SITES_PER_BLOCK) for i in range(0, max(n, 1), SITES_PER_BLOCK)]
+        pieces = [slice(i, i + SITES_PER_PIECE) for i in range(0, max(n, 1), SITES_PER_PIECE)]
         parts = [function(self.select(piece), *(array[piece] for array in arrays)) for piece in pieces]
         return [np.concatenate(part) for part in zip(*parts, strict=True)]
 

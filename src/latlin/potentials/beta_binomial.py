@@ -9,10 +9,9 @@ from numpy.typing import ArrayLike
 from scipy.special import digamma, expit, gammaln
 
 from latlin.numerics.options import float_array
-from latlin.numerics.special import log_sigmoid
+from latlin.numerics.special import log_rising, log_sigmoid
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential
-from latlin.potentials.binomial import check_trials
-from latlin.potentials.checks import positive
+from latlin.potentials.checks import check_trials, positive
 from latlin.potentials.mean_link import (
     SHARES,
     expected_log,
@@ -21,7 +20,6 @@ from latlin.potentials.mean_link import (
     mean_moments,
     through_mean,
 )
-from latlin.potentials.negative_binomial import log_rising
 from latlin.potentials.predictive import CountPredictive, Predictive
 from latlin.potentials.ranges import Positive
 

@@ -13,7 +13,7 @@ from latlin.numerics.options import float_array, one_of
 from latlin.numerics.special import log_ndtr
 from latlin.potentials import strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
-from latlin.potentials.checks import counts, refuse
+from latlin.potentials.checks import check_trials
 from latlin.potentials.complementary import STRIP, LogComplement
 from latlin.potentials.exponentials import Exponentials, ExponentialTerm, Walled
 from latlin.potentials.predictive import CountPredictive, Predictive
@@ -160,16 +160,6 @@ class Binomial(Potential):
         left = np.maximum(self.trials - self.successes, 1.0)
         value = betainc(left, self.successes + 1.0, 1.0 - self.probability(x))
         return np.where(self.successes >= self.trials, 1.0, value)
-
-
-def check_trials(successes: ArrayLike, trials: ArrayLike) -> tuple[Array, Array]:
-    """Successes and trials as counts that go together."""
-    y, n = counts("successes", successes), counts("trials", trials)
-    refuse("trials", n, n < 1, "whole numbers from 1")
-    if y.ndim and n.ndim and y.size != n.size:
-        raise ValueError(f"parameters must be of one common length, but successes has {y.size}, trials has {n.size}")
-    refuse("successes", y, y > n, "numbers of at most trials")
-    return y, n
 
 
 def log_choices(k: Array, n: Array) -> Array:

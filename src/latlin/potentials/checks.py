@@ -195,3 +195,13 @@ class SiteBlock(Protocol):
     def _remainder(self, x: Array, d: Array) -> Array: ...
 
     def _in_blocks(self, function: Callable[..., Any], *arrays: Array) -> list[Array]: ...
+
+
+def check_trials(successes: ArrayLike, trials: ArrayLike) -> tuple[Array, Array]:
+    """Successes and trials as counts that go together."""
+    y, n = counts("successes", successes), counts("trials", trials)
+    refuse("trials", n, n < 1, "whole numbers from 1")
+    if y.ndim and n.ndim and y.size != n.size:
+        raise ValueError(f"parameters must be of one common length, but successes has {y.size}, trials has {n.size}")
+    refuse("successes", y, y > n, "numbers of at most trials")
+    return y, n

@@ -15,7 +15,7 @@ from scipy.special import wrightomega
 from latlin.numerics import quadrature
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.potentials.about_mode import exp_minus_linear, tilted_moments
-from latlin.potentials.base import SITES_PER_BLOCK, Derivatives, ExpectedLog, Potential, TiltedMoments
+from latlin.potentials.base import SITES_PER_PIECE, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import UnboundedExpectation
 from latlin.potentials.predictive import POSITIVE, ContinuousPredictive
 
@@ -114,7 +114,7 @@ class Exponentials(NamedTuple):
         log_sum, shift, variance = tilt_about_mode(EXPONENTIALS, spread, width, residue, sites)
         log_sum = log_sum - 0.5 * (LOG_2PI + np.log(spread))
         wide = np.flatnonzero(np.isnan(log_sum) & np.isfinite(bend))
-        for some in np.array_split(wide, -(-wide.size // SITES_PER_BLOCK)) if wide.size else ():
+        for some in np.array_split(wide, -(-wide.size // SITES_PER_PIECE)) if wide.size else ():
             log_sum[some], shift[some], variance[some] = _by_panels(v[some], sites[some])
         # a wall so steep that nothing is left of it but the place where it stands
         steep = np.isinf(bend)

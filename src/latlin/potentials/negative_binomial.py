@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc, digamma, expit, gammaln
 
 from latlin.numerics.options import float_array, one_of
-from latlin.numerics.special import by_count, log_sigmoid
+from latlin.numerics.special import by_count, log_rising, log_sigmoid
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import counts, positive
 from latlin.potentials.exponentials import LOG_MOST, Exponentials, ExponentialTerm, Walled, expected_rate
@@ -28,8 +28,6 @@ VARIANCES = ("quadratic", "linear")
 SQUARE = ExponentialTerm(np.zeros(()), np.full((), 2.0))
 #: log σ(−t)
 LAST = Sigmoids(np.zeros(()), np.zeros(()), np.ones(()), np.zeros(()), np.ones(()))
-#: sizes from which Stirling's series has converged to rounding
-LARGE = 60.0
 
 
 class NegativeBinomial(Potential):
@@ -240,24 +238,3 @@ class LogRising(Potential):
             size, constant = 1.0 / block.dispersion, -np.log(block.dispersion)
             out[:, some] = expected_log(block, m[some], v[some], constant, RATES, size, block.y)
         return ExpectedLog(*out)
-
-
-def log_rising(r: Array, y: Array, log_r: Array | None = None) -> Array:
-    """log Γ(y + r)/Γ(r), without cancellation where r is large or small; zero for y = 0.
-
-    Stirling: log Γ(z) = (z − ½) log z − z + ½ log 2π + S(z).
-
-    >>> float(log_rising(np.array(1e9), np.array(3.0)) - 3 * np.log(1e9)) < 1e-8
-    True
-    """
-    log_r = np.log(np.maximum(r, 1e-300)) if log_r is None else log_r
-    big = np.maximum(r, LARGE)
-    large = (big + y - 0.5) * np.log1p(y / big) - y + y * np.log(big) + _stirling(big + y) - _stirling(big)
-    # Γ(y + r)/Γ(r) = r Γ(y + r)/Γ(1 + r)
-    small = log_r + gammaln(np.minimum(r, LARGE) + y) - gammaln(np.minimum(r, LARGE) + 1)
-    return np.where(y == 0, 0.0, np.where(r > LARGE, large, small))
-
-
-def _stirling(z: Array) -> Array:
-    q = 1.0 / (z * z)
-    return (1.0 / 12.0 - q * (1.0 / 360.0 - q * (1.0 / 1260.0 - q / 1680.0))) / z

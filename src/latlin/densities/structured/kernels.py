@@ -161,27 +161,27 @@ def _transposed_squares_pair(
             total[j, 1] += square * q
 
 
-def block_times(indptr: Index, indices: Index, data: Array, block: Array) -> Array:
+def times_columns(indptr: Index, indices: Index, data: Array, block: Array) -> Array:
     """H Θ for a narrow C-ordered matrix Θ."""
     out = np.empty((len(indptr) - 1, block.shape[1]))
     edges = _edges(indptr, block.shape[1])
-    run_together(_block_times, [(*piece, indptr, indices, data, block, out) for piece in pairwise(edges)])
+    run_together(_times_columns, [(*piece, indptr, indices, data, block, out) for piece in pairwise(edges)])
     return out
 
 
 @_compiled
-def _block_times(first: int, last: int, indptr: Index, indices: Index, data: Array, block: Array, out: Array) -> None:
+def _times_columns(first: int, last: int, indptr: Index, indices: Index, data: Array, block: Array, out: Array) -> None:
     for n in range(first, last):
         _gather(indptr[n], indptr[n + 1], indices, data, block, out[n])
 
 
-def transposed_block_times(indptr: Index, indices: Index, data: Array, block: Array, dim: int) -> Array:
+def transposed_times_columns(indptr: Index, indices: Index, data: Array, block: Array, dim: int) -> Array:
     """Hᵀ W for a narrow C-ordered matrix W: rows are scattered, which keeps frequent columns in the cache."""
-    return _by_sums(_transposed_block_times, block.shape[1], (dim, block.shape[1]), indptr, indices, data, block)
+    return _by_sums(_transposed_times_columns, block.shape[1], (dim, block.shape[1]), indptr, indices, data, block)
 
 
 @_compiled
-def _transposed_block_times(
+def _transposed_times_columns(
     first: int, last: int, indptr: Index, indices: Index, data: Array, block: Array, total: Array
 ) -> None:
     for n in range(first, last):

@@ -306,7 +306,7 @@ class SubspaceStructure:
         return self.joined(inside, np.trace(factor[self.rank :]) / max(self.codim, 1))
 
     def prepare(self, rows: ProjectionRows) -> ReducedRows:
-        inside = np.ascontiguousarray(rows.block_times(self.basis))
+        inside = np.ascontiguousarray(rows.times_columns(self.basis))
         return ReducedRows(DenseRows(inside), rows.squares_outside(self.basis, inside))
 
     def image(self, theta: Array, rows: ReducedRows) -> SubspaceImage:

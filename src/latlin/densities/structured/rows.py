@@ -145,7 +145,7 @@ def sparse_pattern(places: Any, dim: int) -> Pattern:
 #: (weights, image) pairs
 Terms = Sequence[tuple[Array, Any]]
 #: numbers squared at once, so that they stay in the cache
-BLOCK = 2**18
+PIECE = 2**18
 #: squares of no more numbers than these (16 MB) are kept: a fit asks for them at every step
 KEPT = 2**21
 
@@ -164,11 +164,11 @@ class ProjectionRows(Protocol):
         """Hᵀ r."""
         ...
 
-    def block_times(self, block: Array) -> Array:
+    def times_columns(self, block: Array) -> Array:
         """H Θ for a narrow matrix Θ."""
         ...
 
-    def block_transposed(self, block: Array) -> Array:
+    def transposed_columns(self, block: Array) -> Array:
         """Hᵀ W for a narrow matrix W."""
         ...
 
@@ -224,7 +224,7 @@ class LoadingsByProducts:
     """Images under Θᵀ kept as the N×K matrix HΘ."""
 
     def loadings_image(self: ProjectionRows, loadings: Array) -> Array:
-        return self.block_times(loadings)
+        return self.times_columns(loadings)
 
     def loadings_inner(self, a: Array, b: Array) -> Array:
         return row_dots(a, b)
@@ -234,7 +234,7 @@ class LoadingsByProducts:
         weighted = weights[:, None] * image
         for weights, image in others:
             weighted += weights[:, None] * image
-        return self.block_transposed(weighted)
+        return self.transposed_columns(weighted)
 
 
 @dataclass(frozen=True)
@@ -253,10 +253,10 @@ class DenseRows(LoadingsByProducts):
     def transposed(self, r: Array) -> Array:
         return blas.dgemv(1.0, self.matrix.T, r)
 
-    def block_times(self, block: Array) -> Array:
+    def times_columns(self, block: Array) -> Array:
         return product(self.matrix, block)
 
-    def block_transposed(self, block: Array) -> Array:
+    def transposed_columns(self, block: Array) -> Array:
         return transposed_product(self.matrix, block)
 
     def energy(self, weights: Array) -> Array:
@@ -275,7 +275,7 @@ class DenseRows(LoadingsByProducts):
         if self.matrix.size <= KEPT:
             yield slice(0, len(self.matrix)), self._few_squares
             return
-        count = max(1, BLOCK // max(self.shape[1], 1))
+        count = max(1, PIECE // max(self.shape[1], 1))
         for i in range(0, len(self.matrix), count):
             part = self.matrix[i : i + count]
             yield slice(i, i + count), part * part
@@ -338,11 +338,11 @@ class SparseRows:
     def transposed(self, r: Array) -> Array:
         return self._kernels.transposed_times(*self._arrays, r, self.shape[1])
 
-    def block_times(self, block: Array) -> Array:
-        return self._kernels.block_times(*self._arrays, np.ascontiguousarray(block))
+    def times_columns(self, block: Array) -> Array:
+        return self._kernels.times_columns(*self._arrays, np.ascontiguousarray(block))
 
-    def block_transposed(self, block: Array) -> Array:
-        return self._kernels.transposed_block_times(*self._arrays, np.ascontiguousarray(block), self.shape[1])
+    def transposed_columns(self, block: Array) -> Array:
+        return self._kernels.transposed_times_columns(*self._arrays, np.ascontiguousarray(block), self.shape[1])
 
     def energy(self, weights: Array) -> Array:
         return self._kernels.transposed_squares_times(*self._arrays, weights, self.shape[1])

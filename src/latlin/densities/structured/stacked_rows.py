@@ -60,22 +60,22 @@ class OperatorRows(LoadingsByProducts):
     def transposed(self, r: Array) -> Array:
         return self.scale * np.asarray(self.operator.rmatvec(r), float)
 
-    def block_times(self, block: Array) -> Array:
+    def times_columns(self, block: Array) -> Array:
         return np.ascontiguousarray(self.operator.matmat(self.scale[:, None] * block), float)
 
-    def block_transposed(self, block: Array) -> Array:
+    def transposed_columns(self, block: Array) -> Array:
         return self.scale[:, None] * np.asarray(self.operator.rmatmat(block), float)
 
     def energy(self, weights: Array) -> Array:
         if self.squares is not None:
             return self.scale**2 * np.asarray(self.squares.rmatvec(weights), float)
-        back = self.block_transposed(weights[:, None] * self.block_times(self.signs))
+        back = self.transposed_columns(weights[:, None] * self.times_columns(self.signs))
         return np.maximum(np.mean(self.signs * back, axis=1), 0.0)
 
     def scaled_image(self, scale: Array) -> Array:
         if self.squares is not None:
             return scale
-        return self.block_times(scale[:, None] * self.signs) / np.sqrt(self.signs.shape[1])
+        return self.times_columns(scale[:, None] * self.signs) / np.sqrt(self.signs.shape[1])
 
     def scaled_inner(self, a: Array, b: Array) -> Array:
         if self.squares is not None:
@@ -86,7 +86,7 @@ class OperatorRows(LoadingsByProducts):
         if self.squares is not None:
             return np.sum([image * self.energy(weights) for weights, image in terms], axis=0)
         weighted = np.sum([weights[:, None] * image for weights, image in terms], axis=0)
-        return np.sum(self.signs * self.block_transposed(weighted), axis=1) / np.sqrt(self.signs.shape[1])
+        return np.sum(self.signs * self.transposed_columns(weighted), axis=1) / np.sqrt(self.signs.shape[1])
 
     def squares_outside(self, basis: Array, inside: Array) -> Array:
         if self.squares is not None:
@@ -94,7 +94,7 @@ class OperatorRows(LoadingsByProducts):
             return np.maximum(norms - row_dots(inside, inside), 0.0)
         # ‖(I − EEᵀ)h‖² = ⟨(hᵀ(I − EEᵀ)z)²⟩ over random signs z
         outside = self.signs - basis @ (basis.T @ self.signs)
-        image = self.block_times(outside)
+        image = self.times_columns(outside)
         return row_dots(image, image) / self.signs.shape[1]
 
     def factor_image(self, pattern: Pattern, values: Array) -> Array:
@@ -155,12 +155,12 @@ class StackedRows:
     def transposed(self, r: Array) -> Array:
         return np.sum([p.transposed(piece) for p, piece in zip(self.parts, self._split(r), strict=True)], axis=0)
 
-    def block_times(self, block: Array) -> Array:
-        return np.concatenate([part.block_times(block) for part in self.parts])
+    def times_columns(self, block: Array) -> Array:
+        return np.concatenate([part.times_columns(block) for part in self.parts])
 
-    def block_transposed(self, block: Array) -> Array:
+    def transposed_columns(self, block: Array) -> Array:
         pieces = zip(self.parts, self._split(block), strict=True)
-        return np.sum([part.block_transposed(piece) for part, piece in pieces], axis=0)
+        return np.sum([part.transposed_columns(piece) for part, piece in pieces], axis=0)
 
     def energy(self, weights: Array) -> Array:
         return np.sum([p.energy(piece) for p, piece in zip(self.parts, self._split(weights), strict=True)], axis=0)

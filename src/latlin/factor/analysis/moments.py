@@ -17,7 +17,7 @@ from latlin.numerics.linalg import Array, LowRankNormal, symmetrise
 
 DENSE_UP_TO = 4000
 FULL_UP_TO = 200
-BLOCK = 256
+PIECE = 256
 
 
 class SampleMoments(Protocol):
@@ -110,8 +110,8 @@ def mean_and_variance(rows: np.ndarray) -> tuple[Array, Array]:
     ([2.0, 5.0], [1.0, 0.0])
     """
     mean, squares = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
-    for seen in range(0, len(rows), BLOCK):
-        block = rows[seen : seen + BLOCK].astype(np.float64)
+    for seen in range(0, len(rows), PIECE):
+        block = rows[seen : seen + PIECE].astype(np.float64)
         b, centre = len(block), block.mean(axis=0)
         block -= centre
         difference = centre - mean
@@ -143,7 +143,7 @@ def moments(rows: Array, mean: Array) -> SampleMoments:
 # (c ← c + Fη, F ← FΛ^{½}). The observed-data likelihood never falls.
 
 
-INCOMPLETE_BLOCK = 2048
+INCOMPLETE_PIECE = 2048
 
 
 class LatentPosterior(NamedTuple):
@@ -215,8 +215,8 @@ def expected_sums(at: FactorParameters, rows: NDArray[Any], units: Units) -> tup
     rank, dim = at.loadings.shape
     k = rank + 1
     total = [0.0, np.zeros((dim, k * k)), np.zeros((dim, k)), np.zeros(dim), np.zeros((k, k))]
-    for start in range(0, len(rows), INCOMPLETE_BLOCK):
-        x = (rows[start : start + INCOMPLETE_BLOCK] - units.centre) / units.scale
+    for start in range(0, len(rows), INCOMPLETE_PIECE):
+        x = (rows[start : start + INCOMPLETE_PIECE] - units.centre) / units.scale
         post = posterior(LowRankNormal(*at), x)
         mask = ~np.isnan(x)
         filled = np.where(mask, x, 0.0)

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from latlin.distributed.opening import rowwise
-from latlin.factor.analysis.moments import BLOCK, posterior
+from latlin.factor.analysis.moments import PIECE, posterior
 from latlin.factor.fit import fix_signs, latent_moments
 from latlin.numerics.arrays import numeric, summable
 from latlin.numerics.linalg import Array, LowRankNormal
@@ -99,7 +99,7 @@ class FactorQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         if complete:
             means = density.latent_means(rows)
             return latent_moments(means, lambda: density.latent_precision().inverse(), return_std, return_cov)
-        parts = [posterior(density, rows[i : i + BLOCK]) for i in range(0, len(rows), BLOCK)]
+        parts = [posterior(density, rows[i : i + PIECE]) for i in range(0, len(rows), PIECE)]
         means = np.concatenate([p.means for p in parts])
         return latent_moments(means, lambda: np.concatenate([p.covariances for p in parts]), return_std, return_cov)
 
@@ -117,7 +117,7 @@ class FactorQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         rows, density = self._rows(X), self._density
         if not np.isnan(rows).any():
             return density.logpdf(rows)
-        parts = [posterior(density, rows[i : i + BLOCK]).log_density for i in range(0, len(rows), BLOCK)]
+        parts = [posterior(density, rows[i : i + PIECE]).log_density for i in range(0, len(rows), PIECE)]
         return np.concatenate(parts)
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -133,7 +133,7 @@ class FactorQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         rows, density = self._rows(X), self._density
         if not np.isnan(rows).any():
             return chdtr(float(rows.shape[1]), density.mahalanobis(rows))
-        parts = [posterior(density, rows[i : i + BLOCK]) for i in range(0, len(rows), BLOCK)]
+        parts = [posterior(density, rows[i : i + PIECE]) for i in range(0, len(rows), PIECE)]
         count = np.concatenate([p.observed for p in parts])
         distance = np.concatenate([p.distance for p in parts])
         return np.where(count > 0, chdtr(np.maximum(count, 1.0), distance), 0.0)
@@ -173,8 +173,8 @@ class FactorQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         rows, density = self._rows(X), self._density
         filled, std = rows.copy(), np.zeros_like(rows)
         f = density.loadings
-        for i in range(0, len(rows), BLOCK):
-            part = slice(i, i + BLOCK)
+        for i in range(0, len(rows), PIECE):
+            part = slice(i, i + PIECE)
             post, gap = posterior(density, rows[part]), np.isnan(rows[part])
             filled[part] = np.where(gap, density.mean + post.means @ f, rows[part])
             # var(x_i | observed) = f_iᵀ M⁻¹ f_i + ψ_i

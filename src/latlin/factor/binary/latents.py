@@ -34,7 +34,7 @@ from latlin.numerics.threads import share_out
 
 
 #: rows that are swept side by side
-BLOCK = 32
+PIECE = 32
 #: nanoseconds per row and pair of factors, by measurement
 PER_PAIR = 20.0
 
@@ -45,8 +45,8 @@ def _by_rows(kernel: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(kernel)
     def run(means: Array, *others: object) -> None:
-        blocks = -(-means.shape[0] // BLOCK)
-        share_out(compiled, blocks, PER_PAIR * BLOCK * means.shape[1] ** 2, means, *others)
+        blocks = -(-means.shape[0] // PIECE)
+        share_out(compiled, blocks, PER_PAIR * PIECE * means.shape[1] ** 2, means, *others)
 
     return run
 
@@ -106,7 +106,7 @@ def _sweep(mean, rest, coupling, offset, order, max_sweeps, tol):  # type: ignor
 def _sweep_block(mean, rest, size, coupling, offset, order, max_sweeps, tol):  # type: ignore[no-untyped-def]
     """`_sweep` of a block of rows side by side, K×rows, until none of them moves: loops over rows are vectorised."""
     k = mean.shape[0]
-    x, e, step, scratch = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    x, e, step, scratch = np.empty(PIECE), np.empty(PIECE), np.empty(PIECE), np.empty(PIECE)
     for _ in range(max_sweeps):
         largest = 0.0
         for i in order:
@@ -185,9 +185,9 @@ def sweep_rows(first, last, means, field, coupling, offset, order, max_sweeps, m
     """
     n, k = means.shape
     for block in range(first, last):
-        start = block * BLOCK
-        size = min(BLOCK, n - start)
-        mean, rest = np.empty((k, BLOCK)), np.empty((k, BLOCK))
+        start = block * PIECE
+        size = min(PIECE, n - start)
+        mean, rest = np.empty((k, PIECE)), np.empty((k, PIECE))
         for b in range(size):
             for i in range(k):
                 mean[i, b] = means[start + b, i]
@@ -213,7 +213,7 @@ def sweep_rows(first, last, means, field, coupling, offset, order, max_sweeps, m
 def row_values(first, last, means, field, coupling, offset, out):  # type: ignore[no-untyped-def]
     """out_n = Σ_i λ_i (o_i + b_i) − ½ Σ_{i≠j} λ_i λ_j J_ij + Σ_i h(λ_i): the row's bound up to terms free of λ."""
     n, k = means.shape
-    for row in range(first * BLOCK, min(last * BLOCK, n)):
+    for row in range(first * PIECE, min(last * PIECE, n)):
         rest = np.empty(k)
         mean = means[row]
         _residual_field(field[row], coupling, mean, rest)
@@ -228,7 +228,7 @@ def row_values(first, last, means, field, coupling, offset, out):  # type: ignor
 def row_entropies(first, last, means, out):  # type: ignore[no-untyped-def]
     """out_n = Σ_i h(λ_i)."""
     n, k = means.shape
-    for row in range(first * BLOCK, min(last * BLOCK, n)):
+    for row in range(first * PIECE, min(last * PIECE, n)):
         total = 0.0
         for i in range(k):
             total += _entropy(means[row, i])

@@ -96,7 +96,7 @@ class FactorActivity:
         return ax
 
 
-BLOCK = 2048
+PIECE = 2048
 
 
 @storable
@@ -199,7 +199,7 @@ class GroupQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         post = self.posterior_
         loadings = post.loading.T * post.scale
         density = LowRankNormal(post.centre, loadings, post.scale**2 / post.precision)
-        parts = [plug_in_posterior(density, rows[i : i + BLOCK]).log_density for i in range(0, len(rows), BLOCK)]
+        parts = [plug_in_posterior(density, rows[i : i + PIECE]).log_density for i in range(0, len(rows), PIECE)]
         return np.concatenate(parts)
 
     def score(self, X: Any, y: Any = None) -> float:

@@ -19,14 +19,13 @@ from latlin.densities.affine import AffineIndependent
 from latlin.densities.bases import FAMILIES, Base, Normal, Stacked
 from latlin.inference.affine.bound import AffineBound
 from latlin.inference.affine.start import AffineStart, best_starts, cumulants
-from latlin.inference.engine import checkpoint_for
+from latlin.inference.engine import LOCAL, checkpoint_for, refuse_extra_variance
 from latlin.inference.evidence.terms import AffineEvidence
 from latlin.inference.forms.dense import dense_form
 from latlin.inference.forms.prior import refuse_sparse
 from latlin.inference.forms.site_family import SiteForm, Solution
-from latlin.inference.forms.sites import refuse_extra_variance
-from latlin.inference.gaussian_kl.engine import LOCAL, GaussianKL
-from latlin.inference.gaussian_kl.split import SPLIT_TOL, mixture, number_of_parts, refitted, split
+from latlin.inference.gaussian_kl.engine import GaussianKL
+from latlin.inference.gaussian_kl.split import MOST_COMPONENTS, SPLIT_TOL, join_parts, refitted, split
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import quiet
@@ -120,7 +119,7 @@ class AffineKL:
         number("tol", self.tol, above=0.0)
         if self.rank is not None:
             whole("rank", self.rank, least=1)
-        number_of_parts(self.components)
+        whole("components", self.components, 1, MOST_COMPONENTS)
 
     def run(
         self,
@@ -178,7 +177,7 @@ class AffineKL:
         rough, rougher = GaussianKL(tol=SPLIT_TOL), replace(single, tol=max(self.tol, SPLIT_TOL))
         with np.errstate(all="ignore"), quiet():
             parts = split(model, rough.run(model), lambda part, near: rough.run(part, start=near), self.components)
-            return mixture(first, refitted(first, parts, rougher.run), self.components, started)
+            return join_parts(first, refitted(first, parts, rougher.run), self.components, started)
 
     def _adds_nothing(self, promised: float, gains: list[tuple[float, float]]) -> bool:
         """To first order a family gains far less than was found, or hardly more; promises have held until now."""

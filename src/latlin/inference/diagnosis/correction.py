@@ -28,7 +28,7 @@ from scipy.special import ndtri
 
 from latlin.densities.gaussian import Gaussian
 from latlin.inference.forms.prior import reference_point
-from latlin.inference.forms.projections import stacked_rows
+from latlin.inference.forms.projections import stacked_rows, stacked_sites
 from latlin.inference.forms.sites import SiteParameters, Sites, cavity, site_curvature
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics import quadrature
@@ -70,7 +70,7 @@ def correct_marginals(
 
     With `propagated`, the stand-ins of expectation propagation, for its Gaussian.
     """
-    H, sites = stacked_rows(model), Sites.of(model)
+    H, sites = stacked_rows(model), stacked_sites(model)
     H = H.toarray() if hasattr(H, "toarray") else np.asarray(H)
     if len(sites) > MOST_SITES:
         raise ValueError(f"the correction needs all pairs of sites, and {len(sites)} are more than {MOST_SITES}")

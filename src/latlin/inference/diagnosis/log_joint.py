@@ -26,7 +26,7 @@ from latlin.inference.forms.prior import (
     prior_gaussian,
     quadratic_of,
 )
-from latlin.inference.forms.projections import stacked_rows
+from latlin.inference.forms.projections import stacked_rows, stacked_sites
 from latlin.inference.forms.sites import Sites
 from latlin.inference.model import IN_BLOCKS, GaussianFactor, LatentLinearModel, Model, SiteFactor, in_memory
 from latlin.numerics.arrays import LOG_2PI, Array
@@ -92,7 +92,7 @@ class LogJoint:
 
     def __init__(self, model: LatentLinearModel) -> None:
         self._model = model
-        sites = Sites.of(model)
+        sites = stacked_sites(model)
         self._blocks = [
             _RowBlock(_rows_of(factor, slice(start - span.start, stop - span.start)), sites.part(slice(start, stop)))
             for factor, (span, _) in zip(model.sites, sites.blocks, strict=True)
@@ -187,7 +187,7 @@ def _times(matrix: Any, w: Array) -> Array:
 def gaussian_kl_bound(model: LatentLinearModel, density: Gaussian) -> float:
     """The bound at a Gaussian over w, with every constant."""
     marginals = density.project(stacked_rows(model))
-    sites = Sites.of(model).expected_log(marginals.mean, marginals.variance)
+    sites = stacked_sites(model).expected_log(marginals.mean, marginals.variance)
     if needs_sparse(model):
         return float(sites.value.sum()) + expected_log_gaussians(model, density) + density.entropy
     gaussians = sum(_expected_log_factor(factor, density) for factor in model.gaussians)

@@ -14,14 +14,15 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from latlin.inference.engine import checkpoint_for, site_form
+from latlin.inference.engine import checkpoint_for, refuse_extra_variance
 from latlin.inference.ep.kernels import FIXED
 from latlin.inference.ep.sweeps import Parallel, Schedule, Sequential, SweepState, evaluate, past_steps
 from latlin.inference.evidence.terms import TiltedEvidence
 from latlin.inference.forms.chain import ChainForm
+from latlin.inference.forms.choice import site_form
 from latlin.inference.forms.dense import inherit_parameters
 from latlin.inference.forms.site_family import SiteForm, Solution
-from latlin.inference.forms.sites import PROPER, SiteParameters, refuse_extra_variance
+from latlin.inference.forms.sites import PROPER, SiteParameters
 from latlin.inference.forms.sparse import SparseForm
 from latlin.inference.model import Model, in_memory
 from latlin.inference.posterior import Posterior

@@ -34,8 +34,7 @@ from latlin.inference.evidence.terms import (
     SiteTerm,
 )
 from latlin.inference.forms.prior import prior_gaussian
-from latlin.inference.forms.projections import stacked_rows
-from latlin.inference.forms.sites import Sites
+from latlin.inference.forms.projections import stacked_rows, stacked_sites
 from latlin.inference.model import GaussianFactor, LatentLinearModel, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
@@ -183,7 +182,7 @@ def evidence_gradient(posterior: Posterior) -> EvidenceGradient:
     """
     term, model = _term_of(posterior), posterior.model
     held = model.own if isinstance(model, BlockModel) else in_memory(model)
-    rows, sites, movement = stacked_rows(held), Sites.of(held), term.movement(posterior)
+    rows, sites, movement = stacked_rows(held), stacked_sites(held), term.movement(posterior)
     gaussians = gaussian_gradients(posterior, rows, movement)
     found: list[dict[str, Array]] = [{} for _ in sites.blocks]
     if any(has_parameters(p) for p in sites.potentials):

@@ -21,7 +21,7 @@ from latlin.distributed.blocks import Block
 from latlin.inference.blocks import BlockModel, Reading, pieces
 from latlin.inference.forms.free import free_form
 from latlin.inference.forms.prior import reference_point
-from latlin.inference.forms.projections import stacked_rows
+from latlin.inference.forms.projections import stacked_rows, stacked_sites
 from latlin.inference.forms.sites import SiteParameters, Sites, cavity
 from latlin.inference.model import Model, in_memory
 from latlin.numerics.arrays import Array
@@ -387,7 +387,7 @@ class CurvedEvidence:
         held = model.own if isinstance(model, BlockModel) else in_memory(model)
         rows = stacked_rows(held)
         marginals = density.project(rows)
-        pull = _pull(marginals, Sites.of(held))
+        pull = _pull(marginals, stacked_sites(held))
         total = np.asarray(rows.T @ pull)
         if isinstance(model, BlockModel):
             total = total + model.total(pull_sums, density)[0]

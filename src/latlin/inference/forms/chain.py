@@ -16,8 +16,9 @@ from scipy import sparse
 
 from latlin.densities.chain import Chain, ChainCovariance, SmoothedChain, smooth, totals
 from latlin.densities.gaussian import Gaussian
+from latlin.inference.forms.projections import stacked_sites
 from latlin.inference.forms.site_family import SiteForm, Solution
-from latlin.inference.forms.sites import SiteParameters, Sites
+from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import GaussianFactor, LatentLinearModel
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import Cholesky
@@ -194,7 +195,7 @@ def chain_form(model: LatentLinearModel) -> ChainForm | None:
     states = [_states(factor.H, prior.chain) for factor in model.sites]
     if any(found is None for found in states):
         return None
-    sites, chain = Sites.of(model), prior.chain
+    sites, chain = stacked_sites(model), prior.chain
     state = np.concatenate([np.zeros(0, int), *[found for found in states if found is not None]])
     mean = np.broadcast_to(prior.mean, model.dim).astype(float)
     projections = ChainProjections(chain, state)

@@ -24,6 +24,7 @@ from latlin.inference.forms.prior import GaussianPart, gaussian_part, reference_
 from latlin.inference.forms.projections import (
     DenseProjections,
     stacked_rows,
+    stacked_sites,
     whitened_projections,
 )
 from latlin.inference.forms.site_family import SiteForm, Solution
@@ -168,7 +169,7 @@ FAR = 1e6
 def dense_form(model: LatentLinearModel) -> SiteForm:
     """The family for a model in the smaller of its two spaces, by dense matrices."""
     part = gaussian_part(model)
-    rows, sites = stacked_rows(model), Sites.of(model)
+    rows, sites = stacked_rows(model), stacked_sites(model)
     summable("SiteFactor H", rows)
     summable("GaussianFactor H", part.measured_rows)
     if part.whitening is None:

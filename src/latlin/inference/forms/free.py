@@ -20,7 +20,7 @@ from scipy import sparse
 from latlin.densities.density import Factorised, FactorTable
 from latlin.inference.ep.kernels import visit_coordinates
 from latlin.inference.forms.prior import gaussian_part
-from latlin.inference.forms.projections import stacked_rows
+from latlin.inference.forms.projections import stacked_rows, stacked_sites
 from latlin.inference.forms.sites import Sites
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics.arrays import LOG_2PI, Array
@@ -125,7 +125,7 @@ def site_nodes(sites: Sites, target: NodeTarget, power: float = 1.0) -> tuple[Ar
 
 
 MEMORY = 20
-BLOCK = 256
+PIECE = 256
 
 
 class FreeFormState(NamedTuple):
@@ -244,7 +244,7 @@ class FreeForm:
         for span, _ in self.sites.blocks:
             start = span.start
             while start < span.stop:
-                part = slice(start, min(start + BLOCK, span.stop))
+                part = slice(start, min(start + PIECE, span.stop))
                 plan = self._plan(part, self.centres(mean))
                 start += visit_coordinates(*shared, self.coordinates[part], self.scale[part], *plan, True)
         return centre
@@ -283,8 +283,8 @@ class FreeForm:
         points = (self.origin + state.centre)[free, None] + z / np.sqrt(own[free, None])
         tables = [FactorTable(free, points, np.broadcast_to(masses / masses.sum(), points.shape))] if len(free) else []
         for span, _ in self.sites.blocks:
-            for start in range(span.start, span.stop, BLOCK):
-                part = slice(start, min(start + BLOCK, span.stop))
+            for start in range(span.start, span.stop, PIECE):
+                part = slice(start, min(start + PIECE, span.stop))
                 tables.append(self._table(part, state.centre))
         return tuple(tables)
 
@@ -321,7 +321,7 @@ def free_form(model: LatentLinearModel) -> FreeForm | None:
         )
     constant = part.constant + part.measured_constant - 0.5 * float(residual @ residual)
     linear = part.measured_rows.T @ residual
-    sites = Sites.of(model).shifted(scale * part.mean[coordinates])
+    sites = stacked_sites(model).shifted(scale * part.mean[coordinates])
     return FreeForm(part.mean, precision, linear, constant, sites, coordinates, scale)
 
 

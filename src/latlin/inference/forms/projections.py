@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -19,13 +20,14 @@ from scipy.linalg import blas, lapack
 
 from latlin.densities.precision import DiagonalWhitening, Whitening
 from latlin.inference.arguments import dense_operator
+from latlin.inference.forms.sites import Sites, joined
 from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.numerics.arrays import Array, room
 from latlin.numerics.linalg import gram, rough_gram, whitened_squares
 from latlin.numerics.weighted_gram import WeightedGram
 
 Index = NDArray[np.int64]
-BLOCK = 1024
+PIECE = 1024
 #: share of non-zeros from which a row counts as dense
 DENSE_SHARE = 1.0 / 16.0
 #: largest scale of a column, and the inverse of the smallest, up to which rows are left unscaled
@@ -187,8 +189,8 @@ class WhitenedProjections:
         return self.whitening.rows(self.rows[span])
 
     def _blocks(self) -> Iterator[tuple[slice, Array]]:
-        for start in range(0, self.shape[0], BLOCK):
-            span = slice(start, start + BLOCK)
+        for start in range(0, self.shape[0], PIECE):
+            span = slice(start, start + PIECE)
             yield span, self.block(span)
 
 
@@ -283,6 +285,24 @@ def _rows(factor: SiteFactor, dim: int) -> Any:
     if not np.all(np.isfinite(rows)):
         raise ValueError("SiteFactor H must be finite, got an operator whose products are not")
     return rows
+
+
+def stacked_sites(model: LatentLinearModel) -> Sites:
+    """The sites of a model, in the order of its factors."""
+    counts = [model.site_count(factor) for factor in model.sites]
+    ends = np.cumsum([0, *counts])
+    spans = [slice(int(a), int(b)) for a, b in pairwise(ends)]
+    weights = [_filled(f.weight, 1.0, n) for f, n in zip(model.sites, counts, strict=True)]
+    offsets = [_filled(f.offset, 0.0, n) for f, n in zip(model.sites, counts, strict=True)]
+    blocks = tuple((span, factor.potential) for span, factor in zip(spans, model.sites, strict=True))
+    extra = None
+    if any(f.extra_variance is not None for f in model.sites):
+        extra = joined([_filled(f.extra_variance, 0.0, n) for f, n in zip(model.sites, counts, strict=True)])
+    return Sites(blocks, joined(weights), joined(offsets), extra)
+
+
+def _filled(value: Array | None, default: float, count: int) -> Array:
+    return np.full(count, default) if value is None else np.broadcast_to(value, count).copy()
 
 
 def whitened_projections(rows: Any, whitening: Whitening) -> Projections:

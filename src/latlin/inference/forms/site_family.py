@@ -23,6 +23,7 @@ from latlin.densities.precision import PrecisionCovariance, SubspaceCovariance, 
 from latlin.inference.forms.prior import GaussianPart, gaussian_part, needs_sparse
 from latlin.inference.forms.projections import Projections
 from latlin.inference.forms.sites import SiteParameters, Sites, Start
+from latlin.inference.mode import Expansion
 from latlin.inference.model import LatentLinearModel, Model
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import Cholesky, cholesky, dot, gram, symmetrise
@@ -31,19 +32,6 @@ from latlin.numerics.linalg import Cholesky, cholesky, dot, gram, symmetrise
 FLATTEST = 1e-4
 #: share of a site's typical curvature that a steady step gives it at least
 STEADY = 1e-3
-
-
-class Expansion(NamedTuple):
-    """The log joint about a point u: its value and gradient there, and what the form keeps of its curvature.
-
-    The grain is what rounding of large terms adds to the value; zero until it is measured.
-    """
-
-    u: Array
-    objective: float
-    gradient: Array
-    kept: Any
-    grain: float = 0.0
 
 
 class LocalGaussian(NamedTuple):

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from latlin.densities.density import Density
 from latlin.inference.ep.kernels import PROPER
-from latlin.inference.model import LatentLinearModel
 from latlin.numerics.arrays import Array, all_finite
 from latlin.numerics.stored import storable
 from latlin.potentials.base import Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
@@ -78,20 +76,6 @@ class Sites:
     offset: Array
     extra: Array | None = None
 
-    @classmethod
-    def of(cls, model: LatentLinearModel) -> Sites:
-        """The sites of a model, in the order of its factors."""
-        counts = [model.site_count(factor) for factor in model.sites]
-        ends = np.cumsum([0, *counts])
-        spans = [slice(int(a), int(b)) for a, b in pairwise(ends)]
-        weights = [_filled(f.weight, 1.0, n) for f, n in zip(model.sites, counts, strict=True)]
-        offsets = [_filled(f.offset, 0.0, n) for f, n in zip(model.sites, counts, strict=True)]
-        blocks = tuple((span, factor.potential) for span, factor in zip(spans, model.sites, strict=True))
-        extra = None
-        if any(f.extra_variance is not None for f in model.sites):
-            extra = _joined([_filled(f.extra_variance, 0.0, n) for f, n in zip(model.sites, counts, strict=True)])
-        return cls(blocks, _joined(weights), _joined(offsets), extra)
-
     def __len__(self) -> int:
         return len(self.weight)
 
@@ -142,12 +126,12 @@ class Sites:
             count = span.stop - span.start
             width = np.broadcast_to(potential.regions()[0][1], count)
             parts.append(np.maximum(potential.typical_precision(count), 1e-3 / width**2))
-        return self.weight * _joined(parts)
+        return self.weight * joined(parts)
 
     def centres(self) -> Array:
         """Where each site has its own centre, as a function of x."""
         parts = [np.broadcast_to(potential.regions()[0][0], span.stop - span.start) for span, potential in self.blocks]
-        return _joined(parts) - self.offset
+        return joined(parts) - self.offset
 
     def log_density(self, x: ArrayLike) -> Array:
         """weight_n ψ_n(x_n + o_n), for x of shape (..., n_sites)."""
@@ -236,7 +220,7 @@ class Sites:
         widths = [
             np.broadcast_to(0.0 if p.smooth else p.regions()[0][1], span.stop - span.start) for span, p in self.blocks
         ]
-        expected = self.expected_log(x, (epsilon * _joined(widths)) ** 2)
+        expected = self.expected_log(x, (epsilon * joined(widths)) ** 2)
         # ∂²⟨ψ⟩/∂m² = 2 ∂⟨ψ⟩/∂s²
         return expected.value, expected.d_mean, 2.0 * expected.d_var
 
@@ -264,26 +248,14 @@ class Sites:
         answers = [question(p, *(a[span] for a in arguments)) for span, p in self.blocks]
         if len(answers) == 1:
             return answers[0]
-        return [_joined([answer[i] for answer in answers]) for i in range(count)]
+        return [joined([answer[i] for answer in answers]) for i in range(count)]
 
 
-def refuse_extra_variance(model: LatentLinearModel, engine: str) -> None:
-    """A sentence for sites with an extra variance, where an engine integrates or bounds the sites themselves."""
-    if any(factor.extra_variance is not None for factor in model.sites):
-        raise ValueError(
-            f"engine {engine!r} cannot be used for a SiteFactor with extra_variance; "
-            "use 'gkl', 'exact', 'laplace' or 'map'"
-        )
-
-
-def _joined(parts: list[Array]) -> Array:
+def joined(parts: list[Array]) -> Array:
+    """Parts one after the other; a single one as it is."""
     if len(parts) == 1:
         return parts[0]
     return np.concatenate(parts) if parts else np.zeros(0)
-
-
-def _filled(value: Array | None, default: float, count: int) -> Array:
-    return np.full(count, default) if value is None else np.broadcast_to(value, count).copy()
 
 
 #: h in units of the length over which E varies

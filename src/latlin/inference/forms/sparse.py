@@ -27,8 +27,8 @@ from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import DiagonalWhitening
 from latlin.densities.sparse_precision import SparsePrecision, SparsePrecisionCovariance, condition
 from latlin.inference.forms.prior import Quadratic, has_proper_factor, log_integral, needs_sparse, quadratic_of
-from latlin.inference.forms.projections import ScaledRows, stacked_rows
-from latlin.inference.forms.site_family import Expansion, SiteForm, Solution
+from latlin.inference.forms.projections import ScaledRows, stacked_rows, stacked_sites
+from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.sparse_rows import (
     EntrySums,
@@ -38,6 +38,7 @@ from latlin.inference.forms.sparse_rows import (
     pattern_of,
     times_band,
 )
+from latlin.inference.mode import Expansion
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics import optimise
 from latlin.numerics.arrays import LOG_2PI, Array, largest, room
@@ -395,7 +396,7 @@ def _fills(plan: Plan, dim: int) -> bool:
 
 
 def _built(model: LatentLinearModel, prior: Quadratic, shared: SharedPattern) -> SparseForm:
-    sites = Sites.of(model)
+    sites = stacked_sites(model)
     sites = sites.shifted(shared.seen_from(prior.origin)) if prior.origin.any() else sites
     return assembled(SparseForm, model, prior, shared, sites, shared.typical_entries(sites))
 

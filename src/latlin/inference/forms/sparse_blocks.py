@@ -18,10 +18,11 @@ from latlin.densities.sparse_precision import SparsePrecision, SparsePrecisionCo
 from latlin.distributed.blocks import Block, add
 from latlin.inference.blocks import BlockModel, Observed, Reading, pieces
 from latlin.inference.forms.prior import quadratic_of
-from latlin.inference.forms.site_family import STEADY, Expansion, LocalGaussian
+from latlin.inference.forms.site_family import STEADY, LocalGaussian
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.sparse import SparseForm, assembled
 from latlin.inference.forms.sparse_rows import EntrySums, SharedPattern, expected_sums, times_entries
+from latlin.inference.mode import Expansion
 from latlin.numerics.arrays import Array
 from latlin.numerics.sparse_cholesky import Analysis, analyse
 from latlin.numerics.weighted_gram import WeightedGram

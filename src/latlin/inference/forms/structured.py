@@ -24,6 +24,7 @@ from latlin.densities.structured.stacked_rows import StackedRows, as_rows
 from latlin.distributed.blocks import Block, Blocks
 from latlin.inference.blocks import BlockModel, Reading, pieces
 from latlin.inference.forms.prior import product_of, refuse_sparse
+from latlin.inference.forms.projections import stacked_sites
 from latlin.inference.forms.sites import SiteCurvature, Sites, site_curvature
 from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor, in_memory
 from latlin.numerics.arrays import LOG_2PI, Array
@@ -198,7 +199,7 @@ def structured_form(model: Model, probes: int = 64) -> StructuredForm:
 def _held_form(model: LatentLinearModel, probes: int) -> StructuredForm:
     refuse_sparse(model)
     simple, extra = _simplified(model)
-    sites = Sites.of(simple)
+    sites = stacked_sites(simple)
     matrices = [_matrix(factor, model.dim) for factor in simple.sites]
     mean, direct, at_mean = product_of(list(simple.gaussians), model.dim)
     if isinstance(direct, DiagonalWhitening):

@@ -12,19 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import PrecisionCovariance, Whitening
 from latlin.distributed.blocks import Block, add, tree
 from latlin.inference.blocks import BlockModel, Reading, pieces
-from latlin.inference.forms.dense import dense_form
-from latlin.inference.forms.prior import needs_sparse
-from latlin.inference.forms.projections import Projections, stacked_rows, whitened_projections
-from latlin.inference.forms.site_family import FLATTEST, STEADY, Expansion, LocalGaussian, SiteForm
+from latlin.inference.forms.projections import Projections, whitened_projections
+from latlin.inference.forms.site_family import FLATTEST, STEADY, LocalGaussian, SiteForm
 from latlin.inference.forms.sites import SiteParameters, Sites
-from latlin.inference.model import LatentLinearModel, Model, SiteFactor, in_memory
-from latlin.numerics.arrays import Array, summable
+from latlin.inference.mode import Expansion
+from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import Cholesky, cholesky, dot
 from latlin.potentials.base import ExpectedLog
 
@@ -304,34 +301,3 @@ def block_sums(
         projections = whitened_projections(observed.rows, whitening)
         total = add(total, terms(projections, observed.sites, observed.times(w), *shared))
     return total
-
-
-def sum_form(model: Model) -> SumForm | None:
-    """A model by sums alone: it needs factors on w itself and sites on rows; None for any other."""
-    if isinstance(model, BlockModel):
-        return block_form(model)
-    model = in_memory(model)
-    if needs_sparse(model):
-        return None
-    own = [factor for factor in model.sites if factor.H is None]
-    if any(factor.H is not None for factor in model.gaussians) or len(own) == len(model.sites):
-        return None
-    if not own and not model.gaussians:
-        return None
-    form = dense_form(model.among([*model.gaussians, *own]))
-    return SumForm(form, tuple(_held(model, factor, form) for factor in model.sites))
-
-
-def block_form(model: BlockModel) -> SumForm:
-    """A model in blocks by sums: its own factors are here."""
-    own = dense_form(model.own)
-    return SumForm(own, (HeldSites(own.projections, own.sites),) if len(own.sites) else (), model)
-
-
-def _held(model: LatentLinearModel, factor: SiteFactor, form: SiteForm) -> HeldSites:
-    alone = model.among([factor])
-    rows, sites = stacked_rows(alone), Sites.of(alone)
-    if isinstance(factor.H, LinearOperator):
-        summable("SiteFactor H", rows)
-    moved = sites.shifted(np.asarray(rows @ form.mean)) if form.mean.any() else sites
-    return HeldSites(whitened_projections(rows, form.whitening), moved)

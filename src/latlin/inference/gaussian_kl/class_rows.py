@@ -15,7 +15,7 @@ import numpy as np
 from latlin.densities.precision import DiagonalWhitening
 from latlin.distributed.blocks import Block, Blocks, add
 from latlin.inference.blocks import pieces
-from latlin.inference.forms.projections import BLOCK, Projections, whitened_projections
+from latlin.inference.forms.projections import PIECE, Projections, whitened_projections
 from latlin.inference.forms.sites import SiteParameters
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import symmetrise
@@ -138,8 +138,8 @@ class HeldClasses(ClassBound):
         """Covariances of f, (n, K, K)."""
         (n, dim), count = self.projections.shape, self.count
         out, by_class = np.empty((n, count, count)), covariance.reshape(count, dim, count * dim)
-        for start in range(0, n, BLOCK):
-            rows = self.projections.block(slice(start, min(start + BLOCK, n)))
+        for start in range(0, n, PIECE):
+            rows = self.projections.block(slice(start, min(start + PIECE, n)))
             for k in range(count):
                 moved = (rows @ by_class[k]).reshape(len(rows), count, dim)
                 out[start : start + len(rows), k] = np.einsum("njd,nd->nj", moved, rows)
@@ -155,8 +155,8 @@ class HeldClasses(ClassBound):
         """As one product of all W_n with all h̃_n h̃_nᵀ."""
         (n, dim), count = self.projections.shape, self.count
         total = np.zeros((count * count, dim * dim))
-        for start in range(0, n, BLOCK):
-            rows = self.projections.block(slice(start, min(start + BLOCK, n)))
+        for start in range(0, n, PIECE):
+            rows = self.projections.block(slice(start, min(start + PIECE, n)))
             squares = (rows[:, :, None] * rows[:, None, :]).reshape(len(rows), -1)
             total += curvature[start : start + len(rows)].reshape(len(rows), -1).T @ squares
         total = total.reshape(count, count, dim, dim).transpose(0, 2, 1, 3).reshape(count * dim, count * dim)

@@ -85,7 +85,7 @@ class Precision:
     def times(self, block: Array) -> Array:
         """P times the columns of a narrow matrix; one pass."""
         rows = self.form.rows
-        total = self.form.prior * block + rows.block_transposed(self.gamma[:, None] * rows.block_times(block))
+        total = self.form.prior * block + rows.transposed_columns(self.gamma[:, None] * rows.times_columns(block))
         if self.form.elsewhere is None:
             return total
         return total + self.form.elsewhere.total(precision_sums, self.m, self.scale, block)[0]
@@ -103,7 +103,7 @@ def precision_sums(block: Block, view: BlockView, m: Array, scale: Array, column
     total = np.zeros(columns.shape)
     for sites in view.sites(block, DiagonalStructure(len(m))):
         gamma = site_precision(finite_view(sites, m, scale).expected.d_var)
-        total += sites.rows.block_transposed(gamma[:, None] * sites.rows.block_times(columns))
+        total += sites.rows.transposed_columns(gamma[:, None] * sites.rows.times_columns(columns))
     return (total,)
 
 
@@ -129,7 +129,7 @@ def weighted_gram(rows: ProjectionRows, gamma: Array, chosen: NDArray[np.int64])
     if hasattr(rows, "matrix") and sparse.issparse(rows.matrix):
         columns = rows.matrix.tocsc()[:, chosen]
         return (columns.T @ (sparse.diags_array(gamma) @ columns)).toarray()
-    return rows.block_transposed(gamma[:, None] * rows.block_times(unit_columns(rows.shape[1], chosen)))[chosen]
+    return rows.transposed_columns(gamma[:, None] * rows.times_columns(unit_columns(rows.shape[1], chosen)))[chosen]
 
 
 def unit_columns(dim: int, chosen: NDArray[np.int64]) -> Array:

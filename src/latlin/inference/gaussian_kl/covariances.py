@@ -6,7 +6,7 @@ S = CᵀC in the model's own coordinates (Challis (2013), §4.3.1). All but `Ful
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,7 +25,6 @@ from latlin.densities.structured.loadings import SMALLEST, ChevronStructure, Low
 from latlin.inference.forms.sites import Start
 from latlin.inference.gaussian_kl.climber import (
     Climber,
-    CovarianceOption,
     Precision,
     Structured,
     StructuredFit,
@@ -247,21 +246,6 @@ class LowRank(Structured):
         start = np.concatenate([mean, structure.joined(loadings, rest)])
         note = "; the bound is not concave in a low-rank covariance, so this optimum may be local"
         return StructuredFit(structure, climber.final(structure, start), note)
-
-
-def name_covariance(name: str, kinds: Sequence[type[Any]], options: dict[str, Any]) -> Full | CovarianceOption:
-    """The covariance of a name with its options; None is an option that was not given."""
-    known = {kind.name: kind for kind in kinds}
-    if name not in known:
-        raise ValueError(f"covariance must be one of {', '.join(known)}, got {name!r}")
-    kind = known[name]
-    own = [field.name for field in fields(kind)]
-    for option, value in options.items():
-        if value is not None and option not in own:
-            raise ValueError(f"{option} has no meaning for covariance={name!r}")
-    needed = [field.name for field in fields(kind) if field.default is MISSING]
-    given = {option: options[option] for option in own if options[option] is not None or option in needed}
-    return kind(**given)
 
 
 def choose_entangled(precision: Precision, rank: int) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.structured.base import StructuredCovariance
 from latlin.densities.structured.rows import one_pool
-from latlin.inference.engine import checkpoint_for
+from latlin.inference.engine import LOCAL, checkpoint_for
 from latlin.inference.estimated import fit_estimated, refuse_estimated_checkpoint
 from latlin.inference.evidence.terms import ExpectedEvidence
 from latlin.inference.forms.structured import structured_form
@@ -28,16 +28,15 @@ from latlin.inference.gaussian_kl.covariances import (
     Full,
     LowRank,
     Sparse,
-    name_covariance,
 )
 from latlin.inference.gaussian_kl.full import ALGORITHMS, FullTask, choose_algorithm
-from latlin.inference.gaussian_kl.split import SPLIT_TOL, mixture, number_of_parts, split
+from latlin.inference.gaussian_kl.split import MOST_COMPONENTS, SPLIT_TOL, join_parts, split
 from latlin.inference.gaussian_kl.subspace import Subspace
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import quiet
 from latlin.numerics.ascent import Rules
-from latlin.numerics.options import one_of
+from latlin.numerics.options import one_of, whole
 from latlin.numerics.stored import storable_by_arguments
 
 #: covariances that have a name, and the options that may stand beside it
@@ -47,7 +46,6 @@ OPTIONS = ("rank", "bandwidth", "order", "pattern", "basis", "inner")
 STILL = 1e-3
 PROBED = "; squares of H were estimated by random signs (give the operator an attribute `squares`), so this is no bound"
 REMEDY = "raise max_iter, rescale the columns of H, or start from another posterior"
-LOCAL = "; the sites are not log-concave, so this optimum may be local"
 
 
 @storable_by_arguments
@@ -102,7 +100,7 @@ class GaussianKL:
 
     def __post_init__(self) -> None:
         structure = self.structure
-        number_of_parts(self.components)
+        whole("components", self.components, 1, MOST_COMPONENTS)
         one_of("algorithm", self.algorithm, ALGORITHMS)
         if not isinstance(structure, Full) and self.algorithm != "auto":
             raise ValueError(f"algorithm={self.algorithm!r} has no meaning for covariance={structure.name!r}")
@@ -112,7 +110,7 @@ class GaussianKL:
         """The covariance as an object with its options."""
         options = {name: getattr(self, name) for name in OPTIONS}
         if isinstance(self.covariance, str):
-            return name_covariance(self.covariance, NAMED, options)
+            return name_covariance(self.covariance, options)
         given = [name for name, value in options.items() if value is not None]
         if given:
             raise ValueError(f"{given[0]} is for a covariance that is given by its name, got {self.covariance!r}")
@@ -175,7 +173,7 @@ class GaussianKL:
         rough = replace(single, tol=max(self.tol, SPLIT_TOL))
         with np.errstate(all="ignore"), quiet():
             found = split(model, first, lambda part, near: rough.run(part, start=near), self.components)
-        return mixture(first, found, self.components, started)
+        return join_parts(first, found, self.components, started)
 
     def _run_structured(self, covariance: CovarianceOption, task: FullTask) -> Posterior:
         started, (model, start, rules, verbose, checkpoint) = time.perf_counter(), task
@@ -199,3 +197,18 @@ class GaussianKL:
             message=ascent.message + note + ("" if form.log_concave else LOCAL) + (PROBED if form.probed else ""),
             evidence_term=ExpectedEvidence(),
         )
+
+
+def name_covariance(name: str, options: dict[str, Any]) -> Full | Estimated | CovarianceOption:
+    """The covariance of a name with its options; None is an option that was not given."""
+    known: dict[str, type[Any]] = {kind.name: kind for kind in NAMED}
+    if name not in known:
+        raise ValueError(f"covariance must be one of {', '.join(known)}, got {name!r}")
+    kind = known[name]
+    own = [field.name for field in fields(kind)]
+    for option, value in options.items():
+        if value is not None and option not in own:
+            raise ValueError(f"{option} has no meaning for covariance={name!r}")
+    needed = [field.name for field in fields(kind) if field.default is MISSING]
+    given = {option: options[option] for option in own if options[option] is not None or option in needed}
+    return kind(**given)

@@ -23,7 +23,7 @@ from latlin.densities.gaussian import Gaussian
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.densities.structured.base import StructuredCovariance, banded_triangle
 from latlin.inference.blocks import BlockModel
-from latlin.inference.engine import site_form
+from latlin.inference.forms.choice import site_form, sum_form
 from latlin.inference.forms.dense import inherit_parameters, match_parameters
 from latlin.inference.forms.prior import needs_sparse
 from latlin.inference.forms.site_family import SiteForm
@@ -31,7 +31,7 @@ from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.forms.sparse import SparseForm, uses_sparse
 from latlin.inference.forms.sparse_blocks import SparseBlockForm, sparse_block_form
 from latlin.inference.forms.structured import structured_form
-from latlin.inference.forms.sums import SumForm, sum_form
+from latlin.inference.forms.sums import SumForm
 from latlin.inference.gaussian_kl import entries, sites, sums
 from latlin.inference.gaussian_kl.ascent import Reached, maximise_bound
 from latlin.inference.gaussian_kl.climber import fit_rough_diagonal

@@ -71,12 +71,12 @@ class ColumnProducts:
         return self.rows.shape[1]
 
     def times(self, block: Array) -> Array:
-        image = self.rows.block_times(np.ascontiguousarray(block))
+        image = self.rows.times_columns(np.ascontiguousarray(block))
         image *= self.weights[:, None]
-        return self.rows.block_transposed(image)
+        return self.rows.transposed_columns(image)
 
     def inner(self, basis: Array) -> Array:
-        image, total = self.rows.block_times(basis), np.zeros((basis.shape[1],) * 2)
+        image, total = self.rows.times_columns(basis), np.zeros((basis.shape[1],) * 2)
         for i in range(0, len(image), ROWS):
             part = image[i : i + ROWS]
             total += part.T @ (self.weights[i : i + ROWS, None] * part)
@@ -95,14 +95,14 @@ class SiteProducts:
         return self.rows.shape[0]
 
     def times(self, block: Array) -> Array:
-        return self.seen(self.rows.block_transposed(self.root[:, None] * block))
+        return self.seen(self.rows.transposed_columns(self.root[:, None] * block))
 
     def inner(self, basis: Array) -> Array:
         return np.hstack([basis.T @ self.times(basis[:, columns]) for columns in _blocks(0, basis.shape[1])])
 
     def seen(self, block: Array) -> Array:
         """Γ½H of columns."""
-        image = self.rows.block_times(np.ascontiguousarray(block))
+        image = self.rows.times_columns(np.ascontiguousarray(block))
         image *= self.root[:, None]
         return image
 
@@ -110,7 +110,7 @@ class SiteProducts:
         """From eigenvectors U of A to those of HᵀΓH: HᵀΓ½U, whose squared lengths are the eigenvalues."""
         basis, safe = np.empty((self.rows.shape[1], len(found.values))), found.values[-1] > SAFE * found.values[0]
         for columns in _blocks(0, len(found.values)):
-            block = self.rows.block_transposed(self.root[:, None] * found.basis[:, columns])
+            block = self.rows.transposed_columns(self.root[:, None] * found.basis[:, columns])
             scaled = block / np.sqrt(found.values[columns]) if safe else _orthonormal(basis[:, : columns.start], block)
             basis[:, columns] = scaled
         return Leading(basis, found.values)

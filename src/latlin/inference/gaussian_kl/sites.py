@@ -63,7 +63,7 @@ START_CLOSE, ROUNDS = 1e-3, 50
 HALVINGS = 10
 #: smallest γ: expectations of flat sites may give less than nothing by rounding
 LEAST = 1e-12
-BLOCK = 1024
+PIECE = 1024
 
 
 class CavityPoint(NamedTuple):
@@ -106,7 +106,7 @@ def cavity_start(form: SiteForm) -> SiteParameters | None:
 
 def _squared_lengths(rows: Projections) -> Array:
     n = rows.shape[0]
-    spans = [slice(first, min(first + BLOCK, n)) for first in range(0, n, BLOCK)]
+    spans = [slice(first, min(first + PIECE, n)) for first in range(0, n, PIECE)]
     return np.concatenate([np.einsum("nd,nd->n", block, block) for block in map(rows.block, spans)])
 
 

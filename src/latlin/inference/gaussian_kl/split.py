@@ -26,13 +26,11 @@ from scipy.special import logsumexp
 
 from latlin.densities.density import Mixture
 from latlin.inference.evidence.terms import RefusedEvidence
-from latlin.inference.forms.projections import stacked_rows
-from latlin.inference.forms.sites import Sites
+from latlin.inference.forms.projections import stacked_rows, stacked_sites
 from latlin.inference.model import LatentLinearModel, SiteFactor, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import cholesky
-from latlin.numerics.options import whole
 from latlin.potentials.logit import Logit
 
 #: slope of a new gate, per standard deviation, and where it may stand
@@ -69,14 +67,6 @@ class Partition(NamedTuple):
         return Mixture(np.exp(bounds - bounds.max()), tuple(part.density for part in self.parts))
 
 
-def number_of_parts(components: object) -> int:
-    """Checked."""
-    count = whole("components", components, 1)
-    if count > MOST_COMPONENTS:
-        raise ValueError(f"components must be at most {MOST_COMPONENTS}, got {count}")
-    return count
-
-
 def split(model: LatentLinearModel, first: Posterior, fit: Fit, count: int) -> list[Partition]:
     """Partitions into 1, 2, … `count` parts, each from the one before; fewer where no gate raises the bound."""
     space = _Space(model, first, fit)
@@ -91,7 +81,7 @@ def split(model: LatentLinearModel, first: Posterior, fit: Fit, count: int) -> l
     return found
 
 
-def mixture(first: Posterior, found: list[Partition], asked: int, started: float) -> Posterior:
+def join_parts(first: Posterior, found: list[Partition], asked: int, started: float) -> Posterior:
     """The last partition as a posterior, whose trace has the bounds of 1, 2, … parts; the first where it is alone."""
     bounds, last = np.array([partition.bound for partition in found]), found[-1]
     note = f"; with 1 to {len(found)} components the bound is {', '.join(f'{bound:.6g}' for bound in bounds)}"
@@ -232,7 +222,7 @@ def _bound(parts: Any) -> float:
 
 def _bent_rows(model: LatentLinearModel, density: Any) -> list[Array]:
     """Rows of the sites whose ψ differs most, in squares, from the best parabola under the Gaussian."""
-    rows, sites = stacked_rows(model), Sites.of(model)
+    rows, sites = stacked_rows(model), stacked_sites(model)
     if not len(sites):
         return []
     marginals = density.project(rows)

@@ -194,13 +194,13 @@ def _basis_gradient(form: StructuredForm, structure: SubspaceStructure, state: S
     theta, c = structure.split(state.point[form.dim :])
     factor = structure.inner_structure.factor(theta)
     core = (factor.T @ factor).toarray() - c**2 * np.eye(structure.rank)
-    weighted = state.d_var[:, None] * form.rows.block_times(structure.basis)
-    return 2.0 * form.rows.block_transposed(weighted) @ core
+    weighted = state.d_var[:, None] * form.rows.times_columns(structure.basis)
+    return 2.0 * form.rows.transposed_columns(weighted) @ core
 
 
 def kept_eigenvectors(form: StructuredForm, gamma: Array, rank: int, last: Leading | None = None) -> Leading:
     """Eigenvectors of P (formed densely) whose removal leaves the remaining eigenvalues most equal."""
-    p = form.rows.block_transposed(gamma[:, None] * form.rows.block_times(np.eye(form.dim)))
+    p = form.rows.transposed_columns(gamma[:, None] * form.rows.times_columns(np.eye(form.dim)))
     values, vectors = eigh(p + form.prior * np.eye(form.dim))
     low = fewest_losses(values, rank)
     kept = np.r_[0:low, form.dim - (rank - low) : form.dim]
@@ -234,7 +234,7 @@ def leading_eigenvectors(form: StructuredForm, gamma: Array, rank: int, last: Le
 
     def product(block: Array) -> Array:
         columns = block.reshape(form.dim, -1)
-        return form.rows.block_transposed(gamma[:, None] * form.rows.block_times(columns)).reshape(block.shape)
+        return form.rows.transposed_columns(gamma[:, None] * form.rows.times_columns(columns)).reshape(block.shape)
 
     operator = LinearOperator((form.dim,) * 2, matvec=product, matmat=product, dtype=float)
     start = np.random.default_rng(0).standard_normal(form.dim)

@@ -22,11 +22,11 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from latlin.densities.density import Density
-from latlin.inference.forms.site_family import Expansion, in_units, under_prior
+from latlin.inference.forms.site_family import in_units, under_prior
 from latlin.inference.forms.sites import Start
 from latlin.inference.forms.sums import SumForm, typical_terms
 from latlin.inference.gaussian_kl.ascent import Reached, reached
-from latlin.inference.mode import deviations_from_mode, find_mode
+from latlin.inference.mode import Expansion, deviations_from_mode, find_mode
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Cholesky, cholesky, symmetrise

@@ -12,9 +12,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from latlin.inference.engine import checkpoint_for, site_form
+from latlin.inference.engine import LOCAL, checkpoint_for, refuse_extra_variance
 from latlin.inference.evidence.terms import BoundEvidence, RefusedEvidence
-from latlin.inference.forms.sites import SiteParameters, Sites, refuse_extra_variance
+from latlin.inference.forms.choice import site_form
+from latlin.inference.forms.projections import stacked_sites
+from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.forms.structured import structured_form
 from latlin.inference.local_bound.double_loop import BoundState, best_start, centres, maximise_local_bound
 from latlin.inference.local_bound.families import ExactFamily, LanczosFamily, PerturbedFamily
@@ -25,7 +27,6 @@ from latlin.numerics.options import one_of, whole
 from latlin.numerics.stored import storable_by_arguments
 
 REMEDY = "raise max_iter, rescale the columns of H, or start from another posterior"
-LOCAL = "; the sites are not log-concave, so this optimum may be local"
 NO_GRADIENT = "the evidence of approximate variances has no exact gradient; use variances='exact'"
 DEFAULT_RANK = 100
 #: residual of the means' conjugate gradients, relative to the tolerance of the gradient
@@ -91,7 +92,7 @@ class LocalBound:
         started = time.perf_counter()
         model = in_memory(model, self.name)
         refuse_extra_variance(model, self.name)
-        centres(Sites.of(model))
+        centres(stacked_sites(model))
         solve = {"exact": _exact, "lanczos": _low_rank, "perturb": _perturbed}[self.variances]
         rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
         options = {"rules": rules, "verbose": verbose, "checkpoint": checkpoint_for(checkpoint, model, self)}

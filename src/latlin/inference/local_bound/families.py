@@ -177,7 +177,7 @@ class LanczosFamily(ProductFamily):
             return None
         # hL = h̃ diag(r) for the other Gaussian's L
         ratio = structure.whitening.scale / self.form.whitening.scale
-        inside = self.form.rows.block_times(np.ascontiguousarray(ratio[:, None] * structure.basis))
+        inside = self.form.rows.times_columns(np.ascontiguousarray(ratio[:, None] * structure.basis))
         root = structure.inner.whiten(np.asfortranarray(inside.T))
         scaled = self.form.rows.scaled_image(ratio)
         outside = np.maximum(self.form.rows.scaled_inner(scaled, scaled) - row_dots(inside, inside), 0.0)
@@ -202,7 +202,7 @@ class LanczosFamily(ProductFamily):
         return Gaussian(self.form.weights(u), structure)
 
     def _variances(self, low: LowRankPrecision) -> Array:
-        inside = self.form.rows.block_times(low.basis)
+        inside = self.form.rows.times_columns(low.basis)
         root = low.inner.whiten(np.asfortranarray(inside.T))
         outside = np.maximum(self.form.rows.squares_outside(low.basis, inside), 0.0)
         return np.einsum("kn,kn->n", root, root) + outside / low.outside

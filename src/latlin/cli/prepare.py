@@ -1,0 +1,285 @@
+"""From a table and a few words to rows ready to fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latlin.cli.screen import steps
+from latlin.datasets.columns import Levelling, listed, read_numbers, refuse_nearly_numbers
+from latlin.datasets.encoding import (
+    Encoding,
+    describe_columns,
+    learn_encoding,
+    listed_gaps,
+    refuse_gaps,
+)
+from latlin.datasets.table import Frame
+from latlin.datasets.target import (
+    BESIDE,
+    EXPOSED,
+    FAMILIES,
+    KINDS,
+    LABELLED,
+    Guess,
+    Target,
+    guess_family,
+    kind_of,
+    learn_target,
+)
+from latlin.numerics.options import number
+
+#: what became of missing values, by policy
+FILLED = {
+    "mean": "became the mean or the most frequent level of their column",
+    "indicator": "became the mean or the most frequent level of their column, with one more feature that marks them",
+    "model": "became what the other columns of their row say of them, by mixed factors; that this is uncertain is not "
+    "part of the intervals",
+}
+
+
+class Choices(NamedTuple):
+    """What the user said about the table."""
+
+    target: str
+    family: str = "auto"
+    missing: str = "error"
+    drop: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
+    levelling: Levelling = Levelling()
+    exposure: str = ""
+    trials: str = ""
+    event: str = ""
+    quantile: float | None = None
+    dates: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    decimal: str = "."
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Columns that belong to the target."""
+        return tuple(filter(None, (self.exposure, self.trials, self.event)))
+
+
+class Prepared(NamedTuple):
+    """Rows ready to fit, how they came about, and what to say about it; `guessed` if the family was."""
+
+    X: Frame
+    y: NDArray[Any]
+    encoding: Encoding
+    target: Target
+    columns: list[dict[str, Any]]
+    notes: list[str]
+    offset: NDArray[np.float64] | None = None
+    guessed: bool = False
+
+    @property
+    def spread(self) -> dict[str, float]:
+        """Standard deviation by feature."""
+        return {str(name): float(value) for name, value in self.X.std(ddof=0).items()}
+
+
+def refuse_guess(guess: Guess) -> str:
+    """Without anybody to ask: a sentence."""
+    raise ValueError(_question(guess))
+
+
+def _question(guess: Guess) -> str:
+    return f"{guess.reason}: say which family it is, --family {' or '.join(guess.choices)}"
+
+
+def prepare(frame: Frame, choices: Choices, ask: Callable[[Guess], str] = refuse_guess, quiet: bool = True) -> Prepared:
+    """Encode a table; `ask` is called when the target does not show the family."""
+    if choices.family not in ("auto", *FAMILIES):
+        raise ValueError(f"family must be one of {listed(('auto', *FAMILIES))}, got {choices.family!r}")
+    refuse_unknown(frame.columns, (choices.target, *choices.others))
+    if choices.target in choices.numbers:
+        frame = frame.assign(**{choices.target: read_numbers(frame[choices.target], choices.decimal)})
+    family, notes = _family(frame, choices, ask)
+    # a bar after the question, which it would garble
+    # numbers that are too large are refused by name, not noted
+    with steps("Encoding", 1, quiet), np.errstate(over="ignore", invalid="ignore"):
+        return _prepared(frame, choices, family, notes)
+
+
+def _prepared(frame: Frame, choices: Choices, family: str, notes: list[str]) -> Prepared:
+    encoding = _encoding(frame, choices)
+    columns = describe_columns(frame[[*_used(frame, choices)]], choices.categorical)
+    kept, more = _with_target(frame, choices)
+    encoded = encoding.encode(kept)
+    target = with_columns(learn_target(frame[choices.target], family, choices.levels), choices)
+    rows = kept[encoded.kept]
+    y = target.encode(rows[choices.target])
+    if target.beside:
+        y = np.column_stack([y, target.numbers(rows, target.beside)])
+    if kind_of(target.family) in BESIDE:
+        target.refuse_impossible(y)
+    offset = log_exposure(target, rows)
+    guessed = bool(notes)
+    notes = [
+        *notes,
+        *more,
+        *describe_quantile(target),
+        *describe_encoding(encoding, encoded.gaps, int(np.sum(~encoded.kept))),
+    ]
+    if len(y) < 2:
+        raise ValueError(f"only {len(y)} rows are left to fit")
+    return Prepared(encoded.matrix, y, encoding, target, columns, notes, offset, guessed)
+
+
+def _encoding(frame: Frame, choices: Choices) -> Encoding:
+    """How the table becomes numbers; all that prevents it is said in one message."""
+    encoding, problems = _try_encoding(frame, choices)
+    try:
+        _with_target(frame, choices)
+    except ValueError as error:
+        problems.append(str(error))
+    if problems or encoding is None:
+        raise ValueError("; ".join(problems))
+    return encoding
+
+
+def _try_encoding(frame: Frame, choices: Choices) -> tuple[Encoding | None, list[str]]:
+    """How the columns beside the target become numbers, and what prevents it."""
+    try:
+        encoding = _learnt_encoding(frame, choices)
+        if encoding.missing == "error":
+            refuse_gaps(frame, encoding)
+    except ValueError as error:
+        return None, [str(error)]
+    return encoding, []
+
+
+def _learnt_encoding(frame: Frame, choices: Choices) -> Encoding:
+    return learn_encoding(
+        frame,
+        choices.target,
+        missing=choices.missing,
+        drop=(*choices.drop, *choices.others),
+        categorical=choices.categorical,
+        dates=choices.dates,
+        numbers=tuple(name for name in choices.numbers if name != choices.target),
+        decimal=choices.decimal,
+        coding=choices.levelling.coding,
+        reference=choices.levelling.references,
+    )
+
+
+def refuse_unknown(columns: Any, names: tuple[str, ...]) -> None:
+    """Columns that are named but not there."""
+    for name in names:
+        if name not in columns:
+            raise ValueError(f"the table has no column {name!r}; it has {listed(columns)}")
+
+
+def with_columns(target: Target, choices: Choices) -> Target:
+    """The target with the columns that belong to it, if its family has such."""
+    kind = kind_of(target.family)
+    for wanted, name in (("trials", choices.trials), ("event", choices.event)):
+        if name and BESIDE.get(kind) != wanted:
+            suits = " or ".join(KINDS[next(k for k, w in BESIDE.items() if w == wanted)])
+            raise ValueError(f"--{wanted} is for the family {suits}, not for {target.family!r}")
+    if choices.exposure and target.family not in EXPOSED:
+        raise ValueError(f"--exposure is for counts and amounts, not for the family {target.family!r}")
+    return with_quantile(replace(target, beside=choices.trials or choices.event, exposure=choices.exposure), choices)
+
+
+def with_quantile(target: Target, choices: Choices) -> Target:
+    """The target with the quantile to explain, the median unless given."""
+    if choices.quantile is None:
+        return target
+    if target.family != "quantile":
+        raise ValueError(f"--quantile is for the family quantile, not for {target.family!r}")
+    return replace(target, quantile=number("quantile", choices.quantile, above=0.0, below=1.0))
+
+
+def describe_quantile(target: Target) -> list[str]:
+    """What a quantile regression explains, in a sentence."""
+    if target.family != "quantile":
+        return []
+    share = f"{100 * target.quantile:g} %"
+    return [f"Explained is the {share} quantile of {target.name}: {share} of new rows lie below it."]
+
+
+def log_exposure(target: Target, rows: Frame) -> NDArray[np.float64] | None:
+    """Logarithms of the exposures of rows, if there are any."""
+    if not target.exposure:
+        return None
+    exposure = target.numbers(rows, target.exposure)
+    if np.any(bad := ~(exposure > 0.0)):
+        where = f"in {np.count_nonzero(bad)} rows, first in row {np.flatnonzero(bad)[0] + 1}"
+        raise ValueError(f"the exposure {target.exposure!r} must be positive, got {exposure[bad][0]:g} {where}")
+    return np.asarray(np.log(exposure))
+
+
+def _family(frame: Frame, choices: Choices, ask: Callable[[Guess], str]) -> tuple[str, list[str]]:
+    """The family and a note on it; what is wrong with the target is said together with what is wrong elsewhere."""
+    goal = frame[choices.target]
+    try:
+        if choices.family != "auto":
+            if choices.family not in LABELLED:
+                refuse_nearly_numbers(goal, is_target=True)
+            return choices.family, []
+        guess = _guess(goal, choices)
+    except ValueError as error:
+        raise ValueError("; ".join([str(error), *_try_encoding(frame, choices)[1]])) from error
+    if guess.family is None:
+        if problems := _try_encoding(frame, choices)[1]:
+            raise ValueError("; ".join([_question(guess), *problems]))
+        return ask(guess), []
+    return guess.family, [f"Family {guess.family}, because {guess.reason}."]
+
+
+def _guess(goal: Any, choices: Choices) -> Guess:
+    """The family that suits the target, by the columns that belong to it and by its values."""
+    if choices.trials:
+        return Guess("binomial", f"{choices.target!r} holds successes among {choices.trials!r} trials")
+    if choices.event:
+        return Guess("weibull", f"{choices.target!r} holds times with events in {choices.event!r}")
+    guess = guess_family(goal)
+    if choices.exposure and "poisson" in guess.choices:
+        return Guess("poisson", f"{guess.reason} with an exposure")
+    if choices.exposure and guess.family == "linear":
+        return Guess("gamma", f"{guess.reason} with an exposure")
+    return guess
+
+
+def _used(frame: Frame, choices: Choices) -> list[str]:
+    return [name for name in frame.columns if name not in choices.drop]
+
+
+def _with_target(frame: Frame, choices: Choices) -> tuple[Frame, list[str]]:
+    """Rows whose target is known."""
+    unknown = frame[choices.target].isna()
+    count = int(unknown.sum())
+    if not count:
+        return frame, []
+    if choices.missing == "error":
+        raise ValueError(
+            f"the target {choices.target!r} is missing in {count} of {len(frame)} rows; --missing drop leaves them out"
+        )
+    return frame[~unknown], [f"{count} rows without a target were left out."]
+
+
+def describe_encoding(encoding: Encoding, gaps: dict[str, int], dropped: int) -> list[str]:
+    """What became of missing values and of columns that say nothing."""
+    notes = []
+    if gaps and encoding.missing == "drop":
+        notes.append(
+            f"{dropped} rows with missing values were left out ({listed_gaps(gaps)}). Row numbers count the others."
+        )
+    if gaps and encoding.missing in FILLED:
+        notes.append(f"Missing values {FILLED[encoding.missing]}: {listed_gaps(gaps)}.")
+    if encoding.left_out:
+        notes.append(f"Left out, because they are the same in every row: {listed(encoding.left_out)}.")
+    if not notes:
+        notes.append("No values are missing.")
+    compared = {name: part["baseline"] for name, part in encoding.factors.items() if part["coding"] != "one-hot"}
+    if compared:
+        notes.append(f"Levels are compared: {', '.join(f'{name} with {to}' for name, to in compared.items())}.")
+    return notes
