@@ -63,7 +63,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
     engine : str or engine object
         How the posterior at given hyperparameters is found; see `latlin.infer`. "auto" is exact for Gaussian
         responses, else expectation propagation where the family is log-concave and there are up to 3,000 distinct
-        rows (up to 30,000 with less than eight per coefficient), and Gaussian KL elsewhere.
+        rows (up to 30,000 with less than eight per coefficient), and Gaussian KL, as "gkl", elsewhere.
     hyperparameters : {"auto", "integrate", "maximise", "fixed"}
         Standard deviations of groups and noise, correlations, lengths: averaged over their posterior, at the optimum
         of evidence and prior, or at their starts (and where `priors` gives them numbers). "auto" integrates while

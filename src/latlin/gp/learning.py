@@ -5,7 +5,7 @@ both are the coordinates of `latlin.hyper`. Default priors are weakly informativ
 
     length scales          log-normal about the spread of the inputs, a factor e^1.5 either way
     constants (variances)  log-normal about the mean square of y (4 where the latent function is no mean), likewise
-    noise_scale            gamma of shape 2, its mean the standard deviation of y
+    noise_scale            log-normal about 0.3 standard deviations of y, where its search starts, likewise
     anything else          log-normal about its start, a factor e² either way; uniform between two ends
 """
 
@@ -23,7 +23,7 @@ from latlin.densities.density import Mixture
 from latlin.gp.approximation import Approximation, Fitter, LatentFunction
 from latlin.gp.latent import Process
 from latlin.gp.search import Found, Journal, maximise_evidence
-from latlin.gp.setting import Setting, spread
+from latlin.gp.setting import FIRST_SCALE, Setting, spread
 from latlin.gp.training import Training
 from latlin.hyper.learn import Learnt, averaged_posterior, integrate
 from latlin.hyper.marginals import HyperparameterTable, row_of
@@ -140,7 +140,7 @@ def _of_likelihood(setting: Setting, y: Array) -> list[tuple[str, tuple[float, f
 
 def _scale_or_shape(name: str, span: Above, value: float, y: Array) -> tuple[str, tuple[float, float], Prior]:
     if name == "scale":
-        return "noise_scale", (0.0, np.inf), Gamma(2.0, 2.0 / spread(y))
+        return "noise_scale", (0.0, np.inf), LogNormal(float(np.log(FIRST_SCALE * spread(y))), KNOWN)
     support = (span.low, np.inf)
     if name == "df":
         return name, support, Gamma(2.0, 0.1)
