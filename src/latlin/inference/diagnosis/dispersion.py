@@ -61,7 +61,7 @@ class Dispersion(NamedTuple):
                 "dispersion", False, self._few_rows, "Look at the rows of the largest residuals, and at their exposure"
             )
         if self.is_over:
-            remedy = f"Intervals are too narrow: try family='{wider}'" if wider else "Intervals are too narrow"
+            remedy = f"Intervals are too narrow: try the family {wider}" if wider else "Intervals are too narrow"
             return Check(
                 "dispersion",
                 False,
