@@ -259,7 +259,8 @@ def collect_terms(terms: Sequence[Term] | None, response: str | None, offset: st
     for term in terms:
         if not isinstance(term, Term):
             raise ValueError(f"terms must hold terms of latlin.additive, got {term!r:.80}")
-    fixed, others = ([t for t in terms if isinstance(t, Fixed) is kind] for kind in (True, False))
+    fixed = [term for term in terms if isinstance(term, Fixed)]
+    others = [term for term in terms if not isinstance(term, Fixed)]
     pieces = [piece for term in fixed for piece in term.pieces]
     read = _with_coefficients(f"terms={terms!r:.80}", pieces, all(term.intercept for term in fixed), others)
     return Formula(read_response(response), read, (offset,) if offset else ())
