@@ -6,7 +6,7 @@ import pytest
 from latlin.additive import AR1, BYM2, AdditiveModel, Besag, Fixed, Group, RandomWalk, Seasonal, Smooth, Spline
 from latlin.additive.coding import coding_of, wilkinson
 from latlin.additive.expression import evaluate
-from latlin.additive.formula import read_formula, read_response
+from latlin.additive.formula import collect_terms, read_formula, read_response
 from latlin.additive.term import Surroundings
 
 
@@ -35,6 +35,25 @@ from latlin.additive.term import Surroundings
 )
 def test_formulas_mean_terms(text, terms):
     assert list(read_formula(text).terms) == terms
+
+
+@pytest.mark.parametrize(
+    ("listed", "terms"),
+    [
+        ([Group("g")], [Fixed(), Group("g")]),
+        ([Group("g"), Fixed("x")], [Fixed("x"), Group("g")]),
+        ([Fixed("x"), Fixed("z")], [Fixed("x", "z")]),
+        ([Fixed(intercept=False), Group("g")], [Group("g")]),
+        ([Fixed(intercept=False), Group("g"), Fixed("x")], [Fixed("x", intercept=False), Group("g")]),
+    ],
+)
+def test_listed_terms_have_the_intercept_of_a_formula(listed, terms):
+    assert list(collect_terms(listed, "y", None).terms) == terms
+
+
+def test_a_list_without_terms_is_refused():
+    with pytest.raises(ValueError, match=r"terms=\[Fixed\(intercept=False\)\] has no terms"):
+        collect_terms([Fixed(intercept=False)], "y", None)
 
 
 def test_maps_and_offsets():

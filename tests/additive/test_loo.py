@@ -42,6 +42,23 @@ def test_groups_of_a_gaussian_model_at_given_hyperparameters_are_left_out_exactl
         assert loo.pointwise[k] == pytest.approx(whole - rest.log_evidence_, abs=1e-6)
 
 
+@pytest.mark.parametrize("family", ["bernoulli", "poisson"])
+def test_groups_of_one_to_thirty_rows_are_close_to_refits(family):
+    rng = np.random.default_rng(1)
+    g = np.repeat(np.arange(6), [1, 2, 5, 12, 20, 30])
+    x = rng.normal(size=len(g))
+    eta = 0.3 + 0.6 * x + rng.normal(0, 0.8, 6)[g]
+    y = rng.poisson(np.exp(eta)) if family == "poisson" else rng.binomial(1, 1.0 / (1.0 + np.exp(-eta)))
+    frame = {"x": x, "g": g, "y": y}
+    priors = {"sd(g)": 0.8, "Intercept": 2.0, "x": 2.0}
+    model = AdditiveModel("y ~ x + (1 | g)", family, priors=priors).fit(frame)
+    refits = []
+    for k in range(6):
+        rest = AdditiveModel("y ~ x + (1 | g)", family, priors=priors).fit(without(frame, g != k))
+        refits.append(model.log_evidence_ - rest.log_evidence_)
+    np.testing.assert_allclose(model.loo("g").pointwise, refits, atol=0.03)
+
+
 @pytest.mark.parametrize("engine", ["ep", "gkl"])
 def test_counts_with_integrated_scales_are_close_to_refits(engine):
     frame = table()

@@ -8,7 +8,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 import latlin
 from latlin.densities.density import Mixture
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor
-from latlin.priors import Flat, HalfNormal, InverseGamma
+from latlin.priors import Flat, Gamma, HalfNormal, InverseGamma, LogNormal
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(0.0, 6.0, (20, 1))
@@ -31,6 +31,15 @@ def test_small_processes_are_integrated_by_default(averaged, tmp_path):
     np.testing.assert_allclose(again.predict_quantiles(NEW), averaged.predict_quantiles(NEW), rtol=1e-8)
     assert repr(again.hyperparameters_) == repr(table)
     assert again.log_evidence_ == averaged.log_evidence_
+
+
+def test_default_priors_are_in_the_units_of_the_data(averaged):
+    table = averaged.hyperparameters_
+    assert table["noise_scale"]["prior"] == repr(LogNormal(float(np.log(0.3 * Y.std())), 1.5))
+    best = GaussianProcessRegressor(hyperparameters="maximise").fit(X, Y).hyperparameters_
+    assert best["noise_scale"]["prior"] == repr(Gamma(2.0, 2.0 / Y.std()))
+    assert table["k2__length_scale"]["prior"] == repr(LogNormal(float(np.log(X.std())), 1.5))
+    assert table["k1__constant_value"]["prior"] == repr(LogNormal(float(np.log(np.mean(Y**2))), 1.5))
 
 
 def test_answers_are_averages_of_the_parts(averaged):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
+from scipy.stats import multivariate_normal
 
 from latlin import Constraint, GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.distributed.blocks import LocalBlocks
@@ -200,6 +201,50 @@ def test_overlapping_gaussian_factors_are_named():
     assert "not normalised" not in normal.message
     single = infer(model(GaussianFactor(dim=2), GaussianFactor(1.0, H=[[1.0, 1.0]]), site), "gkl")
     assert "not normalised" not in single.message
+
+
+STEPS = np.diff(np.eye(3), axis=0)
+RING = np.array([[-1.0, 1.0, 0.0], [0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [1.0, 1.0, 1.0]])
+
+
+def penalised(width):
+    """Priors whose factors overlap: steps beside a Gaussian on w, two penalties, an intrinsic one, more rows than w."""
+    walk = GaussianFactor(precision=STEPS.T @ STEPS / width**2, rank=2, H=np.eye(3))
+    return {
+        "steps beside a Gaussian": (GaussianFactor(cov=4.0, dim=3), GaussianFactor(cov=width**2, H=STEPS)),
+        "one row beside a Gaussian": (GaussianFactor(cov=4.0, dim=3), GaussianFactor(cov=width**2, H=STEPS[:1])),
+        "two projections": (GaussianFactor(cov=4.0, H=np.eye(3)), GaussianFactor(cov=width**2, H=STEPS)),
+        "intrinsic beside a Gaussian": (GaussianFactor(0.5, cov=4.0, dim=3), walk),
+        "more rows than numbers": (GaussianFactor(cov=width**2, H=RING),),
+    }
+
+
+@pytest.mark.parametrize("name", penalised(1.0))
+def test_overlapping_penalties_are_named_and_normalised(name):
+    site = SiteFactor(None, potentials.Gaussian([0.3, 1.0, 0.4], 0.7))
+    for width in (0.5, 2.0):
+        factors = penalised(width)[name]
+        assert "not normalised" in infer(model(*factors, site), "gkl").message
+        whole = infer(LatentLinearModel([*factors, site], normalise_prior=True))
+        assert "not normalised" not in whole.message
+        # the prior N(m, S) by hand: S⁻¹ = Σ HᵀQH, m = S Σ HᵀQ mean, and the evidence N(y | m, S + 0.7² I)
+        precision, linear = np.zeros((3, 3)), np.zeros(3)
+        for factor in factors:
+            H = np.eye(3) if factor.H is None else np.asarray(factor.H @ np.eye(3))
+            Q = factor.precision.toarray() if factor.by_precision else np.eye(len(H)) / factor.cov
+            precision, linear = precision + H.T @ Q @ H, linear + H.T @ Q @ np.broadcast_to(factor.mean, len(H))
+        S = np.linalg.inv(precision)
+        expected = multivariate_normal(S @ linear, S + 0.49 * np.eye(3)).logpdf([0.3, 1.0, 0.4])
+        assert whole.log_evidence == pytest.approx(expected, abs=1e-8)
+
+
+def test_factors_that_do_not_overlap_get_no_message():
+    site = SiteFactor(None, potentials.Logit([1, 0, 1]))
+    level = GaussianFactor(cov=9.0, H=np.ones((1, 3)))
+    apart = (GaussianFactor(cov=1.0, H=slice(0, 1), dim=3), GaussianFactor(cov=4.0, H=slice(1, 3), dim=3))
+    data = (GaussianFactor(cov=4.0, dim=3), GaussianFactor([0.1, -0.2], H=STEPS))
+    for factors in ((level, GaussianFactor(H=STEPS)), apart, data):
+        assert "not normalised" not in infer(model(*factors, site), "gkl").message
 
 
 def test_models_too_large_for_the_search_are_not_made_dense(monkeypatch):

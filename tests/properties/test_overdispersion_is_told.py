@@ -10,7 +10,7 @@ import latlin
 from latlin.additive import AdditiveModel
 from latlin.factor import MatrixFactorization, MixedFactorAnalysis, TrilinearFactorization
 from latlin.gp import GaussianProcessRegressor
-from latlin.inference.diagnosis.dispersion import pearson_sums
+from latlin.inference.diagnosis.dispersion import dispersion_about, pearson_sums
 from latlin.linear import BayesianCountRegression, BayesianPoissonRegression
 from latlin.numerics.alerts import MisfitWarning
 from latlin.potentials import Hurdle, Poisson, ZeroInflated
@@ -127,3 +127,21 @@ def test_by_factorisations_of_tables(model, shape, tmp_path):
     even = model(1, family="poisson", random_state=0).fit(rng.poisson(mean) * 1.0)
     assert even.finding_ == ""
     assert even.dispersion_ == pytest.approx(1.0, abs=0.3)
+
+
+def test_a_few_rows_are_not_taken_for_another_family():
+    rng = np.random.default_rng(1)
+    mean = np.r_[np.full(6, 0.02), np.exp(rng.normal(1.0, 0.5, 594))]
+    y = rng.poisson(mean).astype(float)
+    assert dispersion_about(Poisson(y), np.log(mean), np.full(600, 1e-3)).words("negative-binomial") == ""
+    # areas where nobody was expected
+    y[:4] = 3.0
+    few = dispersion_about(Poisson(y), np.log(mean), np.full(600, 1e-3))
+    assert few.outlying == 6
+    assert few.without < 1.0 < few.ratio
+    for said in (few.words("negative-binomial"), str(few.check("negative-binomial"))):
+        assert "6 rows are far" in said
+        assert "negative-binomial" not in said
+    varied = dispersion_about(Poisson(COUNTS["varied"]), np.log(MEAN), np.full(N, 1e-3))
+    assert varied.outlying == 0
+    assert "negative-binomial" in varied.words("negative-binomial")

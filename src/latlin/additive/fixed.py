@@ -56,7 +56,7 @@ class Fixed(Term):
         self.intercept = intercept
 
     def __repr__(self) -> str:
-        return f"Fixed({', '.join(map(repr, self.pieces))}{'' if self.intercept else ', intercept=False'})"
+        return f"Fixed({', '.join([*map(repr, self.pieces), *(() if self.intercept else ('intercept=False',))])})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Fixed) and (self.pieces, self.intercept) == (other.pieces, other.intercept)

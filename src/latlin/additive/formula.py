@@ -128,10 +128,16 @@ def read_formula(text: str) -> Formula:
             terms.append(term)
         else:
             pieces.append(piece)
-    fixed = [Fixed(*pieces, intercept=intercept)] if pieces or intercept else []
-    if not fixed and not terms:
-        raise ValueError(f"the formula {text!r} has no terms")
-    return Formula(read_response(left), (*fixed, *terms), tuple(offsets))
+    read = _with_coefficients(f"the formula {text!r}", pieces, intercept, terms)
+    return Formula(read_response(left), read, tuple(offsets))
+
+
+def _with_coefficients(given: str, pieces: Sequence[str], intercept: bool, terms: Sequence[Term]) -> tuple[Term, ...]:
+    """All coefficients as the first term, where there are some."""
+    read = (*([Fixed(*pieces, intercept=intercept)] if pieces or intercept else []), *terms)
+    if not read:
+        raise ValueError(f"{given} has no terms")
+    return read
 
 
 def read_response(text: str) -> ResponseSide:
@@ -243,10 +249,18 @@ def _split(text: str, mark: str) -> list[str]:
 
 
 def collect_terms(terms: Sequence[Term] | None, response: str | None, offset: str | None) -> Formula:
-    """What was given as terms instead of as a formula."""
+    """What was given as terms instead of as a formula, with its intercept unless `Fixed(intercept=False)` is there.
+
+    >>> collect_terms([Group("g"), Fixed("x")], "y", None).terms, collect_terms([Group("g")], "y", None).terms
+    ((Fixed('x'), Group('g')), (Fixed(), Group('g')))
+    """
     if not terms or response is None:
         raise ValueError("AdditiveModel needs a formula, or terms=[…] and response='…'")
     for term in terms:
         if not isinstance(term, Term):
             raise ValueError(f"terms must hold terms of latlin.additive, got {term!r:.80}")
-    return Formula(read_response(response), tuple(terms), (offset,) if offset else ())
+    fixed = [term for term in terms if isinstance(term, Fixed)]
+    others = [term for term in terms if not isinstance(term, Fixed)]
+    pieces = [piece for term in fixed for piece in term.pieces]
+    read = _with_coefficients(f"terms={terms!r:.80}", pieces, all(term.intercept for term in fixed), others)
+    return Formula(read_response(response), read, (offset,) if offset else ())

@@ -56,13 +56,14 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         `potentials.AsymmetricLaplace(0.9)` or `potentials.Ordinal(0, [0], "logit")` do. Of ordered classes the
         intercept is minus the first cut point and "gap(1)", … are the gaps between it and the others.
     terms : list of Term, optional
-        In place of a formula, with `response` and `offset`.
+        In place of a formula, with `response` and `offset`. An intercept is added as in a formula;
+        `Fixed(intercept=False)` among them leaves it out.
     response, offset : str, optional
         The response, and what is added to the linear predictor, when there is no formula.
     engine : str or engine object
         How the posterior at given hyperparameters is found; see `latlin.infer`. "auto" is exact for Gaussian
         responses, else expectation propagation where the family is log-concave and there are up to 3,000 distinct
-        rows (up to 30,000 with less than eight per coefficient), and Gaussian KL elsewhere.
+        rows (up to 30,000 with less than eight per coefficient), and Gaussian KL, as "gkl", elsewhere.
     hyperparameters : {"auto", "integrate", "maximise", "fixed"}
         Standard deviations of groups and noise, correlations, lengths: averaged over their posterior, at the optimum
         of evidence and prior, or at their starts (and where `priors` gives them numbers). "auto" integrates while

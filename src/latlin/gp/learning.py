@@ -5,7 +5,9 @@ both are the coordinates of `latlin.hyper`. Default priors are weakly informativ
 
     length scales          log-normal about the spread of the inputs, a factor e^1.5 either way
     constants (variances)  log-normal about the mean square of y (4 where the latent function is no mean), likewise
-    noise_scale            gamma of shape 2, its mean the standard deviation of y
+    noise_scale            integrated: log-normal about 0.3 standard deviations of y, where its search starts, likewise;
+                           maximised: gamma of shape 2, its mean the standard deviation of y, which keeps an optimum
+                           away from zero (Chung and others, 2013) but would widen an average
     anything else          log-normal about its start, a factor e² either way; uniform between two ends
 """
 
@@ -23,7 +25,7 @@ from latlin.densities.density import Mixture
 from latlin.gp.approximation import Approximation, Fitter, LatentFunction
 from latlin.gp.latent import Process
 from latlin.gp.search import Found, Journal, maximise_evidence
-from latlin.gp.setting import Setting, spread
+from latlin.gp.setting import FIRST_SCALE, Setting, spread
 from latlin.gp.training import Training
 from latlin.hyper.learn import Learnt, averaged_posterior, integrate
 from latlin.hyper.marginals import HyperparameterTable, row_of
@@ -68,9 +70,11 @@ def check_search(manner: Any, priors: Any) -> Wish:
     return Wish(manner, priors)
 
 
-def space_of(setting: Setting, X: Array, y: Array, priors: Mapping[str, Prior] | Prior | None) -> Space | None:
+def space_of(
+    setting: Setting, X: Array, y: Array, priors: Mapping[str, Prior] | Prior | None, averaged: bool = False
+) -> Space | None:
     """The free parameters of kernel and likelihood by name, in the order of `setting.theta`; None without any."""
-    defaults = [*_of_kernel(setting, X, y), *_of_likelihood(setting, y)]
+    defaults = [*_of_kernel(setting, X, y), *_of_likelihood(setting, y, averaged)]
     if not defaults:
         return None
     names = [name for name, *_ in defaults]
@@ -121,7 +125,7 @@ def _of_kernel(setting: Setting, X: Array, y: Array) -> list[tuple[str, tuple[fl
     return found
 
 
-def _of_likelihood(setting: Setting, y: Array) -> list[tuple[str, tuple[float, float], Prior]]:
+def _of_likelihood(setting: Setting, y: Array, averaged: bool) -> list[tuple[str, tuple[float, float], Prior]]:
     found: list[tuple[str, tuple[float, float], Prior]] = []
     for name, span in setting.likelihood.ranges:
         value = setting.likelihood.template.value_of(name)
@@ -132,15 +136,19 @@ def _of_likelihood(setting: Setting, y: Array) -> list[tuple[str, tuple[float, f
         elif isinstance(span, Between):
             found.append((name, (span.low, span.high), Uniform(span.low, span.high)))
         elif isinstance(span, Above):
-            found.append((*_scale_or_shape(name, span, float(value), y),))
+            found.append((*_scale_or_shape(name, span, float(value), y, averaged),))
         else:
             found.append((name, (-np.inf, np.inf), Flat()))
     return found
 
 
-def _scale_or_shape(name: str, span: Above, value: float, y: Array) -> tuple[str, tuple[float, float], Prior]:
+def _scale_or_shape(
+    name: str, span: Above, value: float, y: Array, averaged: bool
+) -> tuple[str, tuple[float, float], Prior]:
     if name == "scale":
-        return "noise_scale", (0.0, np.inf), Gamma(2.0, 2.0 / spread(y))
+        unit = spread(y)
+        noise = LogNormal(float(np.log(FIRST_SCALE * unit)), KNOWN) if averaged else Gamma(2.0, 2.0 / unit)
+        return "noise_scale", (0.0, np.inf), noise
     support = (span.low, np.inf)
     if name == "df":
         return name, support, Gamma(2.0, 0.1)
@@ -173,12 +181,13 @@ def _learnt_process(
     setting: Setting, data: Training, search: Search, rng: np.random.Generator, wanted: Wish, verbose: bool
 ) -> tuple[Process | AveragedProcess, HyperparameterTable]:
     optimizer = None if wanted.manner == "fixed" else search.optimizer
-    space = None if optimizer is None else space_of(setting, *_units(data), wanted.priors)
+    averaged = wanted.integrates(data.n_rows, len(setting.theta))
+    space = None if optimizer is None else space_of(setting, *_units(data), wanted.priors, averaged)
     fitter, found = _search(setting, data, search, optimizer, rng, verbose, space)
     if space is None:
         return Process(fitter, found), HyperparameterTable([], "fixed")
     learnt_elsewhere = wanted.manner == "auto" and getattr(fitter, "settled", False)
-    if wanted.integrates(data.n_rows, len(space)) and not learnt_elsewhere:
+    if averaged and not learnt_elsewhere:
         values = space.values(found.setting.theta)
         there = Space([replace(m, start=values[m.name]) for m in space.members])
         process = average(found, there, fitter, wanted, verbose)

@@ -29,9 +29,9 @@ FAR = (1e6, 1e8)
 #: how far a row of length one may fall along a unit direction that it is orthogonal to
 NOTHING = 1e-13
 OVERLAP = (
-    "; several Gaussian factors are on w itself, and their product is not normalised: log_evidence compares sites "
-    "under the same factors, but scales of the factors cannot be learnt from it unless the model has "
-    "normalise_prior=True"
+    "; Gaussian factors overlap (several on w itself, or on projections of w with mean zero or of lower rank), and "
+    "their product is not normalised: log_evidence compares sites under the same factors, but scales of the factors "
+    "cannot be learnt from it unless the model has normalise_prior=True"
 )
 
 
@@ -51,8 +51,18 @@ def check_propriety(model: Model) -> None:
 
 
 def has_overlap(model: LatentLinearModel) -> bool:
-    """Whether several Gaussian factors on w itself make a prior that does not integrate to one."""
-    return sum(factor.H is None for factor in model.gaussians) > 1 and not model.normalise_prior
+    """Whether several Gaussian factors make a prior that does not integrate to one.
+
+    A factor on a projection Hw may stand for data; with mean zero or an intrinsic precision it is taken for a part of
+    the prior, such as a penalty on differences. A factor of rank r and scale σ has the constant σ⁻ʳ, and the integral
+    of the product as many powers of scales as w has numbers: factors of more ranks than that overlap.
+    """
+    parts = [
+        factor for factor in model.gaussians if factor.H is None or not _is_proper(factor) or not factor.mean.any()
+    ]
+    ranks = sum(factor.rank or factor.size or model.dim for factor in parts)
+    several = sum(factor.H is None for factor in parts) > 1
+    return (several or ranks > model.dim) and not model.normalise_prior
 
 
 def flat_direction(model: Model) -> Array | None:

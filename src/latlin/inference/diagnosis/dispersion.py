@@ -3,7 +3,8 @@
 With r = (y − μ)/√V of every row, Σ weight r² has mean n − p if the family is right; p is how many parameters the
 observations have determined. The variance of r² is 2 plus the excess kurtosis of an observation: 1/μ for Poisson
 counts, 1/V − 6/trials for binomial ones; of Poisson counts with zeros of their own it follows below. A sum that lies
-beyond what chance allows, and enough so to matter, is reported with a remedy.
+beyond what chance allows, and enough so to matter, is reported with a remedy; where a few rows alone make it so, such
+as counts of areas where nobody lives, another family is none, and these rows are spoken of.
 """
 
 from __future__ import annotations
@@ -20,19 +21,24 @@ from latlin.potentials.poisson import Poisson
 
 #: standard errors beyond which the statistic is not chance, and the least share of extra variance worth a word
 BEYOND, MATTERS = 3.0, 1.1
+#: share of the rows that are few: without them the statistic is looked at again
+FEW = 0.01
 
 
 class Dispersion(NamedTuple):
     """Pearson's statistic per degree of freedom, one for a family that is right, and standard errors above one.
 
     Averaged counts, which are not whole, vary less than counts do: of them nothing is said. `zeros` is by how many
-    standard errors there are more zeros than the family expects.
+    standard errors there are more zeros than the family expects. `outlying` is how many rows alone make
+    the observations vary too much, zero where it is not a few, and `without` the ratio of the others.
     """
 
     ratio: float
     score: float
     whole: bool = True
     zeros: float = 0.0
+    outlying: int = 0
+    without: float = np.nan
 
     @classmethod
     def of(cls, sums: Sequence[float], parameters: float) -> Dispersion:
@@ -50,6 +56,10 @@ class Dispersion(NamedTuple):
     def check(self, wider: str) -> Check:
         """Whether observations vary as the family says."""
         said = f"Pearson dispersion {self.ratio:.2f} where 1 is expected"
+        if self.is_over and self.outlying:
+            return Check(
+                "dispersion", False, self._few_rows, "Look at the rows of the largest residuals, and at their exposure"
+            )
         if self.is_over:
             remedy = f"Intervals are too narrow: try the family {wider}" if wider else "Intervals are too narrow"
             return Check(
@@ -64,9 +74,19 @@ class Dispersion(NamedTuple):
         """The finding and the remedy; nothing where a family has room for more variance or all is well."""
         if not (wider and self.is_over):
             return ""
+        if self.outlying:
+            return f"{self._few_rows}; look at the rows of the largest residuals, and at their exposure"
         return (
             f"overdispersed: intervals are too narrow; try {option}='{wider}' (Pearson dispersion {self.ratio:.2f} "
             f"where 1 is expected, {self.score:.0f} standard errors above it)"
+        )
+
+    @property
+    def _few_rows(self) -> str:
+        rows = f"{self.outlying} rows are" if self.outlying > 1 else "one row is"
+        return (
+            f"{rows} far from what the family allows, and the others are not (Pearson dispersion {self.ratio:.2f} "
+            f"where 1 is expected, {self.without:.2f} without)"
         )
 
 
@@ -87,8 +107,22 @@ def pearson_sums(potential: Potential, x: Array, weight: Array) -> tuple[float, 
 def dispersion_about(potential: Potential, mean: Array, variance: Array, weight: Array | None = None) -> Dispersion:
     """Of sites whose linear predictors have these moments; Σ weight W_n S_nn parameters have been determined."""
     weight = np.ones_like(mean) if weight is None else weight
-    determined = float(weight @ np.clip(-potential.derivatives(mean).second * variance, 0.0, 1.0))
-    return Dispersion.of(pearson_sums(potential, mean, weight), determined)
+    determined = np.clip(-potential.derivatives(mean).second * variance, 0.0, 1.0)
+    found = Dispersion.of(pearson_sums(potential, mean, weight), float(weight @ determined))
+    if not found.is_over:
+        return found
+    few = max(1, int(FEW * len(mean)))
+    rest = np.sort(np.argsort(weight * _squares(potential, mean))[:-few])
+    others = Dispersion.of(
+        pearson_sums(potential.select(rest), mean[rest], weight[rest]), float(weight[rest] @ determined[rest])
+    )
+    return found if others.ratio > 1.0 else found._replace(outlying=few, without=others.ratio)
+
+
+def _squares(potential: Potential, x: Array) -> Array:
+    """r² of every row."""
+    described = potential.predictive(x, np.zeros_like(x))
+    return np.asarray((potential.observed - described.mean) ** 2 / described.variance)
 
 
 def _excess(potential: Potential, x: Array, mean: Array, variance: Array) -> Array:
