@@ -479,3 +479,21 @@ def test_a_smooth_per_label_has_a_curve_per_label():
     np.testing.assert_allclose([row["mean"] for row in curve.rows], there, atol=1e-9)
     with pytest.raises(ValueError, match="one curve for all rows"):
         varying.curve("s(t):z", level="f")
+
+
+def test_slopes_count_with_their_group_in_shares_and_are_compared_with_slopes():
+    """The share of a group does not depend on the units of the column with slopes."""
+    rng = np.random.default_rng(4)
+    g, x = rng.integers(0, 8, 120), rng.uniform(2.0, 4.0, 120)
+    y = x + (0.5 + 1.0 * x) * rng.normal(size=8)[g] + 0.5 * rng.normal(size=120)
+    found = {}
+    for unit in (1.0, 100.0):
+        priors = {"sd(g)": 0.5, "sd(g:x)": 1.0 / unit, "cor(g)": 0.3, "sigma": 0.5}
+        model = AdditiveModel("y ~ x + (x | g)", priors=priors).fit({"y": y, "x": unit * x, "g": g})
+        found[unit] = model.intraclass_correlation("g")
+        names = model.contrasts("g").names
+    within = np.mean(0.5**2 + 2 * 0.3 * 0.5 * 1.0 * x + x**2)
+    assert found[1.0] == pytest.approx(within / (within + 0.25), rel=1e-9)
+    assert found[100.0] == pytest.approx(found[1.0], rel=1e-9)
+    assert len(names) == 2 * 28
+    assert all(("g:x" in pair.split(" - ")[0]) == ("g:x" in pair.split(" - ")[1]) for pair in names)

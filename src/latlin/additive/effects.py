@@ -127,13 +127,17 @@ def effects_of(
     return Effects(table, coverage, title, note)
 
 
-def differences_of(rows: sparse.csr_array, names: list[str]) -> tuple[sparse.csr_array, list[str]]:
-    """Rows of all pairwise differences, later less earlier.
+def differences_of(rows: sparse.csr_array, names: list[str], kinds: int = 1) -> tuple[sparse.csr_array, list[str]]:
+    """Rows of all pairwise differences, later less earlier; of effects of several kinds by turns, within each kind.
 
     >>> differences_of(sparse.csr_array(np.eye(3)), ["a", "b", "c"])[1]
     ['b - a', 'c - a', 'c - b']
+    >>> differences_of(sparse.csr_array(np.eye(4)), ["g[1]", "g:x[1]", "g[2]", "g:x[2]"], kinds=2)[1]
+    ['g[2] - g[1]', 'g:x[2] - g:x[1]']
     """
     later, earlier = np.tril_indices(len(names), -1)
+    alike = (later - earlier) % kinds == 0
+    later, earlier = later[alike], earlier[alike]
     pairs = [f"{names[i]} - {names[j]}" for i, j in zip(later, earlier, strict=True)]
     return sparse.csr_array(rows[later] - rows[earlier]), pairs
 
@@ -224,14 +228,14 @@ COMPONENT_COLUMNS = ("mean", "sd", "low", "high")
 def components(
     fits: Sequence[PredictedComponent], parts: tuple[Part, ...], family: ResponseFamily, mean: float, coverage: float
 ) -> Effects:
-    """Variances by name, then their shares of the total."""
+    """Variances by name, then the shares of terms in the total: slopes count with their group."""
     share = np.array([fit.share for fit in fits])
     table = [_variances(fit.values, parts, family, mean) for fit in fits]
-    names = list(table[0])
-    found = np.array([[row[name] for name in names] for row in table])
-    whole = found / found.sum(axis=1, keepdims=True)
-    rows = [_weighted(f"var({n})", found[:, k], share, coverage) for k, n in enumerate(names)]
-    rows += [_weighted(f"share({n})", whole[:, k], share, coverage) for k, n in enumerate(names)]
+    added = [{**_added(fit.values, parts, row), **_rest(row)} for fit, row in zip(fits, table, strict=True)]
+    rows = [_weighted(f"var({n})", np.array([row[n] for row in table]), share, coverage) for n in table[0]]
+    for name in added[0]:
+        whole = np.array([row[name] / sum(row.values()) for row in added])
+        rows.append(_weighted(f"share({name})", whole, share, coverage))
     return Effects(rows, coverage, "variance components", columns=COMPONENT_COLUMNS)
 
 
@@ -250,6 +254,19 @@ def _variances(
     if "sigma" in values or family.link != "identity":
         found["residual"] = family.latent_variance(values, max(mean, 1e-3))
     return found
+
+
+def _added(values: dict[str, float], parts: tuple[Part, ...], variances: dict[str, float]) -> dict[str, float]:
+    """What each term adds to the variance of the predictor, averaged over the rows."""
+    return {
+        part.label: part.variance(values) if isinstance(part, GroupPart) else variances[part.label]
+        for part in parts
+        if isinstance(part, GroupPart) or part.label in variances
+    }
+
+
+def _rest(variances: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in variances.items() if name == "residual"}
 
 
 def _weighted(name: str, values: Array, share: Array, coverage: float) -> dict[str, float | str]:

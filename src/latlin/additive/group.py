@@ -106,7 +106,8 @@ class Group(Term):
             for k, name in enumerate(self._effects(coding))
         )
         pairs = [(i, j) for i in range(len(sds)) for j in range(i)] if self.correlated else []
-        return GroupPart(self.label, self.columns, levels, coding, sds, self._correlations(coding, pairs), self.centred)
+        correlations, products = self._correlations(coding, pairs), np.asarray((Z.T @ Z).toarray() / Z.shape[0])
+        return GroupPart(self.label, self.columns, levels, coding, sds, correlations, self.centred, products)
 
     def _effects(self, coding: TableCoding) -> list[str]:
         return [self.label if name == "Intercept" else f"{self.label}:{name}" for name in coding.names]
@@ -142,6 +143,8 @@ class GroupPart(Part):
     sds: tuple[Hyperparameter, ...]
     correlations: tuple[Hyperparameter, ...]
     centred: bool = False
+    #: mean of z zᵀ over the rows, z being one and the columns with slopes
+    products: Array | None = None
 
     @property
     def constraint(self) -> sparse.csr_array | None:
@@ -194,6 +197,11 @@ class GroupPart(Part):
         codes[which] = codes_of(labels[which], levels, f"column {self.label!r}")
         root = np.linalg.cholesky(self.covariance(values))
         return row_products(indicator(codes, len(levels)), sparse.csr_array(Z @ sparse.csr_array(root)))
+
+    def variance(self, values: Values) -> float:
+        """The mean of zᵀΣz over the rows: what the effects of a level add to the variance of the predictor."""
+        Sigma = self.covariance(values)
+        return float(np.sum(Sigma * (np.eye(len(Sigma)) if self.products is None else self.products)))
 
     def covariance(self, values: Values) -> Array:
         """Σ, the covariance of the effects of one level."""

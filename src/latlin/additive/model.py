@@ -272,11 +272,13 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         return effects_of(self.posterior_, *self._functions(name, frame), checked_share(coverage))
 
     def contrasts(self, name: str, *, coverage: float = 0.9, frame: Any = None) -> Effects:
-        """All pairwise differences between the levels of a term or of a column, with intervals."""
+        """All pairwise differences between the levels of a term or of a column, with intervals; slopes with slopes."""
         rows, names = self._functions(name, frame)
         if len(names) > 200:
             raise ValueError(f"{name!r} has {len(names)} levels; contrasts are for at most 200")
-        return effects_of(self.posterior_, *differences_of(rows, names), checked_share(coverage))
+        kinds = {part.label: len(part.sds) for part in self._parts if isinstance(part, GroupPart)}
+        found = differences_of(rows, names, kinds.get(name, 1))
+        return effects_of(self.posterior_, *found, checked_share(coverage))
 
     def _functions(self, name: str | None, frame: Any) -> tuple[sparse.csr_array, list[str]]:
         """Rows over all coefficients, and their names."""
@@ -322,8 +324,10 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         raise ValueError(f"name must be one of the terms {', '.join(self.term_names_)}, got {name!r}")
 
     def variance_components(self, coverage: float = 0.9) -> Effects:
-        """Variances of groups, fields and noise, and their shares of the total.
+        """Variances of groups, fields and noise, and the shares of terms in the total.
 
+        The variance of a slope is per squared unit of its column. The share of a group is that of its intercepts and
+        slopes together, zᵀΣz averaged over the training rows.
         Noise is on the scale of the linear predictor: π²/3 for a logit, log(1 + V/μ²) at the mean for a log link.
         """
         check_is_fitted(self, "posterior_")
