@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -193,6 +194,10 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         """What follows from the stored attributes."""
         if not all(isinstance(part, Part) for part in self._parts):
             raise ValueError("every part of the model must be that of a term")
+        if not all(isinstance(values, dict) for values in self._values) or not all(
+            isinstance(value, Real) for values in self._values for value in values.values()
+        ):
+            raise ValueError("the values of hyperparameters must be numbers by their names")
         posterior, density = self.posterior_, self.posterior_.density
         shares, parts = (density.weights, density.components) if isinstance(density, Mixture) else ([1.0], (density,))
         self._family = family_of(self.family)

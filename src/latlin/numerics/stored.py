@@ -14,7 +14,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from importlib import import_module
 from types import UnionType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
@@ -280,6 +280,8 @@ def _is_a(part: Any, text: str, names: Mapping[str, Any]) -> bool:
     if kind in PLAIN:
         return isinstance(part, PLAIN[kind]) and (kind == "bool" or not isinstance(part, bool))
     found = names.get(kind)
+    if get_origin(found) is np.ndarray:
+        return isinstance(part, np.ndarray)
     if isinstance(found, UnionType) and all(isinstance(one, type) for one in found.__args__):
         return isinstance(part, found)
     if found is Any or not isinstance(found, type):
