@@ -54,8 +54,9 @@ from latlin.quadrature.surrogate import (
 #: nodes of the measure by its dimensions, and as many of the Gaussian at the peak
 NODES = {1: 1024, 2: 2048}
 MOST_NODES = 4096
-#: parts of the nodes, whose disagreement says how accurate they are; and nodes among which covariances are formed
-PARTS, COVARIED = 16, 512
+#: parts of the nodes, whose disagreement says how accurate they are; covariances are formed among the nodes of one of
+#: them, or this many
+PARTS, COVARIED = 16, 256
 #: least log f, counted from the largest, and the largest variance of log f that an exponential is trusted with
 FLOOR, WIDEST = -700.0, 4.0
 #: how much wider the Gaussian of nodes is than the peak
@@ -205,7 +206,8 @@ def log_moments(process: Surrogate, nodes: PeakNodes) -> tuple[ResultMoments, Pe
     terms = _terms(process, nodes)
     mean = float(terms.sum())
     rules = PARTS * terms.reshape(PARTS, -1).sum(axis=1)
-    points, shares = nodes.points[:COVARIED], terms[:COVARIED] / terms[:COVARIED].sum()
+    some = slice(max(len(terms) // PARTS, COVARIED))
+    points, shares = nodes.points[some], terms[some] / terms[some].sum()
     spread = float(shares @ np.expm1(np.minimum(process.covariance(points, points), WIDEST)) @ shares)
     variance = mean**2 * max(spread, 1e-15) + rules.var(ddof=1) / PARTS
     return ResultMoments.single(mean, variance, process.dof), PeakNodes(points, shares)
