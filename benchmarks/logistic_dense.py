@@ -24,7 +24,7 @@ from _task import Task, Trial
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.engines import GaussianKL
 
-SIZES = ((16000, 123), (2500, 500), (5000, 1000))
+SIZES = ((16000, 123), (2500, 500), (5000, 1000), (1000, 20))
 
 
 def data(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import os
 import shutil
 import sys
 import tempfile
@@ -342,12 +343,13 @@ KINDS |= FURTHER
 
 
 def saved(kind: str, folder: Path) -> Path:
-    """A file of this kind."""
-    path = folder / f"{kind}.latlin"
+    """A file of this kind; several processes may share the folder."""
+    path, own = folder / f"{kind}.latlin", folder / f"{kind}.{os.getpid()}.latlin"
     if not path.exists():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            KINDS[kind].save(KINDS[kind].make(), path)
+            KINDS[kind].save(KINDS[kind].make(), own)
+        own.replace(path)
     return path
 
 

@@ -9,6 +9,7 @@ pandas = pytest.importorskip("pandas")
 pytest.importorskip("typer")
 from typer.testing import CliRunner  # noqa: E402
 
+from latlin.cli import explore  # noqa: E402
 from latlin.cli.app import app  # noqa: E402
 
 
@@ -98,3 +99,14 @@ def test_a_curve_follows_its_rows_along_dates(tmp_path, rows):
         assert "the evidence rises no further" in page
     refused = run("smooth", tmp_path / "t.csv", "--target", "level", "--along", "level2")
     assert "no column 'level2'" in refused.stderr
+
+
+def test_prices_are_numbers_where_that_is_asked():
+    frame = pandas.DataFrame({"day": np.arange(6), "cost": [f"${1000 + k:,}" for k in range(6)]})
+    with pytest.raises(ValueError, match="column 'cost' must hold numbers: read them with --numbers cost"):
+        explore._pairs(frame, "cost", "day")
+    read = explore._with_numbers(frame, ("cost",), ".")
+    np.testing.assert_array_equal(explore._pairs(read, "cost", "day")[1], 1000 + np.arange(6))
+    notes = explore.number_columns(frame, ())[2]
+    assert "Prices and the like are read with --numbers cost." in notes
+    assert "Only one column is left, 'day': clusters are ranges of its values." in notes

@@ -131,6 +131,17 @@ def test_names_with_blanks_and_signs_can_be_written():
     assert list(with_writable_names(taken, [])[0].columns) == ["pain before", "a_b", "y", "pain_before"]
 
 
+def test_dates_in_a_formula_are_explained(folder):
+    frame = pandas.read_csv(folder / "data.csv")
+    frame["came"] = (pandas.Timestamp("2023-01-02") + pandas.to_timedelta(np.arange(len(frame)), "D")).strftime(
+        "%d.%m.%Y"
+    )
+    frame.to_csv(folder / "dated.csv", index=False)
+    words = ("fit", folder / "dated.csv", "--formula", "y ~ came + (1 | clinic)")
+    assert "if they are dates, add a column of numbers to the table" in run(*words).stderr
+    assert "--dates cannot be used with --formula: add a column of numbers" in run(*words, "--dates", "came").stderr
+
+
 def test_awkward_columns_are_named_as_in_the_file_and_prices_are_no_levels(folder):
     frame = pandas.read_csv(folder / "data.csv").rename(columns={"x": "rain (mm)"})
     frame["cost"] = [f"${1000 + 7 * k:,}" for k in range(len(frame))]
@@ -142,6 +153,8 @@ def test_awkward_columns_are_named_as_in_the_file_and_prices_are_no_levels(folde
     assert "column 'cost' holds 90 different texts in 90 rows, too many for a coefficient each" in refused.stderr
     assert "--numbers 'cost'" in refused.stderr
     assert "1 in 'rain (mm)'" in refused.stderr
+    priced = run(*words, "cost ~ rain (mm) + (1 | clinic)")
+    assert "it must hold numbers: read them with numbers (--numbers cost)" in priced.stderr
     made = run(*words, "y ~ rain (mm) + cost + (1 | clinic)", "--numbers", "cost", "--missing", "drop")
     assert made.exit_code == 0, made.stderr
     assert "rain_mm" in made.output

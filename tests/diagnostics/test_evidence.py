@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from scipy.stats import norm, t
 
-from latlin.diagnostics.weights import corrected_moments, defended_evidence, effective_size, response, summarise_weights
+from latlin.diagnostics.weights import (
+    corrected_moments,
+    defended_evidence,
+    effective_size,
+    response,
+    smooth_log_weights,
+    summarise_weights,
+)
 
 LOG_Z = 1.7
 COUNTS = (1000, 1000)
@@ -97,3 +104,14 @@ def test_response_points_where_q_is_wrong(scale, shift, mean, log_variance):
     found = response(iter([(slice(0, 20000), x[:, None])]), logs, np.array([shift]), np.array([scale**2]), margin=0.0)
     assert found.mean == pytest.approx(mean, abs=0.2)
     assert found.log_variance == pytest.approx(log_variance, abs=0.3)
+
+
+def test_weights_without_large_ones_have_no_tail() -> None:
+    # a fifth of the weights has the tail of k = 1, cut off at three times the others: no draw counts for many
+    excess = np.random.default_rng(0).pareto(1.0, 4000) * (np.arange(4000) % 5 == 0)
+    log_p = np.log(np.minimum(1.0 + 0.02 * excess, 3.0))
+    found = defended_evidence(log_p, np.zeros((4000, 1)), np.ones(1))
+    assert smooth_log_weights(log_p).k_hat > 0.7
+    assert found.k_hat == 0.0
+    far = defended_evidence(np.log(1.0 + 0.02 * excess), np.zeros((4000, 1)), np.ones(1))
+    assert far.k_hat > 0.7

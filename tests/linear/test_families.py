@@ -1,5 +1,7 @@
 """Estimators of counts, shares, amounts, times and quantiles: gradients, invariances, predictions, what they say."""
 
+from types import SimpleNamespace
+
 import dask.array as da
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from latlin.linear import (
 )
 from latlin.linear._fitting import settled
 from latlin.linear._learning import Unknowns, evaluation
+from latlin.linear._regression import Tried
 from latlin.numerics.alerts import MisfitWarning
 from latlin.priors import Flat
 
@@ -343,3 +346,15 @@ def test_what_a_family_cannot_produce_is_told_with_its_rows():
             da.from_array(rows, chunks=(3, 1)), da.from_array(np.where(y == -1.0, 0.0, y), chunks=3)
         )
     assert "in block 1 of the rows" in str(told.value)
+
+
+def test_a_simpler_family_near_the_best_is_not_said_to_have_the_highest_evidence():
+    first, second = (
+        Tried(SimpleNamespace(family=name, log_evidence_=value), [])
+        for name, value in (("poisson", -10.5), ("negative-binomial", -10.0))
+    )
+    model = BayesianCountRegression("poisson")
+    model.family_, model.evidence_kind_ = "poisson", "exact"
+    near = "family poisson was chosen as the simplest one near the highest log evidence: poisson -10.50 (exact)"
+    assert model._reason([first, second], first) == f"{near} against negative-binomial -10.00"
+    assert model._reason([first, second], second).startswith("family poisson was chosen by its log evidence")

@@ -66,3 +66,14 @@ def test_draws(predictive):
     assert np.all(np.abs(draws.mean(axis=0) - predictive.mean) < error)
     y = predictive.quantile(np.full(3, 0.7))
     np.testing.assert_allclose(np.mean(draws <= y, axis=0), predictive.cdf(y), atol=0.015)
+
+
+@pytest.mark.parametrize("away", [0.0, 5.0, 300.0])
+def test_quantiles_of_parts_that_are_far_apart(away):
+    """Between two far parts the density all but vanishes, so that a step by its slope alone would lead nowhere."""
+    near, far = (
+        potentials.Laplace(0.0, scale).predictive(MEAN + shift, VARIANCE) for scale, shift in [(1.0, 0.0), (0.3, away)]
+    )
+    both = AveragedPredictive(np.array([0.6, 0.4]), [near, far])
+    q = np.array([1e-6, 0.3, 0.599, 0.601, 0.9, 1.0 - 1e-6])[:, None]
+    np.testing.assert_allclose(both.cdf(both.quantile(q)), np.broadcast_to(q, (6, 3)), atol=1e-11)

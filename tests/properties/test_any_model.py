@@ -1,6 +1,6 @@
 """Whatever the model: finite numbers or a refusal in words, from every engine, at every scale; climbers never fall.
 
-Two thousand models in this folder by default; `pytest --hypothesis-profile=thorough tests/properties` draws many more.
+More than a thousand models in this folder; `pytest --hypothesis-profile=thorough tests/properties` draws many more.
 """
 
 import numpy as np

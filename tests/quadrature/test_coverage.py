@@ -1,4 +1,4 @@
-"""95 % intervals of 200 random smooth problems: draws of Gaussian processes and mixtures of Gaussians."""
+"""95 % intervals of 100 random smooth problems: draws of Gaussian processes and mixtures of Gaussians."""
 
 import numpy as np
 from scipy.special import erf
@@ -47,5 +47,5 @@ def covers(seed):
 
 
 def test_intervals_cover():
-    share = np.mean([covers(seed) for seed in range(200)])
+    share = np.mean([covers(seed) for seed in range(100)])
     assert 0.90 <= share <= 0.99

@@ -65,6 +65,17 @@ def test_collapsed_groups_are_not_said_to_differ():
     assert "Whether the 8 levels of g differ at all is not clear" in said
 
 
+def test_slopes_of_groups_are_said_and_intercepts_have_their_place():
+    """Levels differ by their slopes alone: what is said of x = 0 and of the slopes is not mixed up."""
+    frame = table(3, spread=0.0)
+    steep = dict(zip(sorted(set(frame["g"])), np.linspace(-2.0, 2.0, 8), strict=True))
+    frame["y"] += frame["g"].map(steep) * frame["x"]
+    said = additive._terms(AdditiveModel("y ~ x + (x | g)").fit(frame))
+    assert said[0].startswith("Whether the 8 levels of g differ at all where x = 0 is not clear")
+    assert said[1].startswith("The effect of x differs between the levels of g (standard deviation 1.")
+    assert not any("Highest" in sentence for sentence in said)
+
+
 def test_no_effect_is_said_to_be_none():
     frame = table(2, spread=0.0)
     rng = np.random.default_rng(5)

@@ -244,7 +244,8 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         pairs = ", ".join(f"{column} with {label}" for column, label in self.references_.items())
         compared = f"Levels are compared: {pairs}." * bool(pairs)
         cuts = self._family.cut_words(table.rows, self.hyperparameters_.rows, self.classes_)
-        lines = [compared, cuts, learnt, sizes, f"{kind}; {self.message_}", getattr(self, "finding_", "")]
+        computed = f"how it was computed: {self.message_}"
+        lines = [compared, cuts, learnt, sizes, kind, computed, getattr(self, "finding_", "")]
         title = f"{self.formula or self._read_.response.y}, family {self._family.name}"
         title += self._scale_words() + ("" if self.converged_ else ", NOT converged")
         return Effects(table.rows, coverage, title, "\n".join(filter(None, lines)))

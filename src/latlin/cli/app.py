@@ -214,7 +214,7 @@ def compare(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Compare families and engines by their evidence and by the log density of held-out rows."""
+    """Compare families and engines, or formulas, by how well they predict held-out rows, and by their evidence."""
     given = dict(locals())
     target = target if formula else _needed(target)
     with one_sentence(debug):

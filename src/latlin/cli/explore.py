@@ -15,6 +15,7 @@ from latlin.cli.options import (
     Decimal,
     Drop,
     MissingValues,
+    Numbers,
     Quiet,
     Separator,
     names_of,
@@ -38,6 +39,7 @@ def cluster(
     table: TableOut = None,
     model: ModelOut = None,
     drop: Drop = None,
+    numbers: Numbers = None,
     missing_values: MissingValues = "",
     sep: Separator = None,
     decimal: Decimal = ".",
@@ -51,6 +53,7 @@ def cluster(
             from latlin.report.clusters import conclusion, differences, ranked_labels, render_clusters
 
         frame = read_shown(quiet, data, sep, decimal, missing_values)
+        frame = _with_numbers(frame, names_of(numbers), decimal)
         names, X, notes = number_columns(frame, names_of(drop))
         centre, scale = np.nanmean(X, axis=0), np.nanstd(X, axis=0)
         with steps("Fitting", 2, quiet) as advance:
@@ -74,6 +77,7 @@ def factors(
     model: ModelOut = None,
     drop: Drop = None,
     categorical: Categorical = None,
+    numbers: Numbers = None,
     missing_values: MissingValues = "",
     sep: Separator = None,
     decimal: Decimal = ".",
@@ -86,6 +90,7 @@ def factors(
             from latlin.report.factors import conclusion, correlations, render_factors
 
         frame = read_shown(quiet, data, sep, decimal, missing_values)
+        frame = _with_numbers(frame, names_of(numbers), decimal)
         rows, notes = _columns_for_factors(frame, names_of(drop), names_of(categorical))
         with steps("Fitting", 2, quiet) as advance:
             found, X, chosen = _factor_model(rows, count)
@@ -105,6 +110,7 @@ def smooth(
     out: Page = Path("curve.html"),
     table: TableOut = None,
     model: ModelOut = None,
+    numbers: Numbers = None,
     missing_values: MissingValues = "",
     sep: Separator = None,
     decimal: Decimal = ".",
@@ -117,6 +123,7 @@ def smooth(
             from latlin.report.processes import conclude_curve, render_curves
 
         frame = read_shown(quiet, data, sep, decimal, missing_values)
+        frame = _with_numbers(frame, names_of(numbers), decimal)
         x, y, kept = _pairs(frame, target, along)
         with steps("Fitting", 1, quiet) as advance:
             found, curve, fitted = _smooth_model(x, y, along)
@@ -132,6 +139,15 @@ def read_shown(quiet: bool, *how: Any) -> Any:
     """A table from a file, with a bar."""
     with steps("Reading", 1, quiet):
         return read_file(*how)
+
+
+def _with_numbers(frame: Any, names: tuple[str, ...], decimal: str) -> Any:
+    """Columns of numbers that were written for people, such as $1,200, as numbers."""
+    from latlin.cli.models import refuse_unknown
+    from latlin.datasets.columns import read_numbers
+
+    refuse_unknown(frame.columns, names)
+    return frame.assign(**{name: read_numbers(frame[name], decimal) for name in names})
 
 
 class _InUnits:
@@ -150,7 +166,7 @@ class _InUnits:
 def number_columns(frame: Any, drop: tuple[str, ...]) -> tuple[list[str], Any, list[str]]:
     """Columns of numbers that vary, their values with NaN in gaps, and what was left out."""
     from latlin.cli.models import refuse_unknown
-    from latlin.datasets.columns import column_of_numbers, listed
+    from latlin.datasets.columns import column_of_numbers, listed, looks_written
 
     refuse_unknown(frame.columns, drop)
     columns, texts = {}, []
@@ -163,6 +179,9 @@ def number_columns(frame: Any, drop: tuple[str, ...]) -> tuple[list[str], Any, l
     if not columns:
         raise ValueError("the table has no column of numbers that vary")
     notes = [f"Left out, because they are no numbers: {listed(texts)}."] if texts else []
+    written = [name for name in texts if looks_written(frame[name])]
+    notes += [f"Prices and the like are read with --numbers {','.join(written)}."] if written else []
+    notes += [f"Only one column is left, {listed(columns)}: clusters are ranges of its values."] * (len(columns) == 1)
     return list(columns), np.column_stack(list(columns.values())), notes
 
 
@@ -225,7 +244,7 @@ def _counted(count: int) -> str:
 def _pairs(frame: Any, target: str, along: str) -> tuple[Any, Any, Any]:
     """Numbers of two columns, dates as years, of the rows that have both."""
     from latlin.cli.models import refuse_unknown
-    from latlin.datasets.columns import column_of_numbers
+    from latlin.datasets.columns import column_of_numbers, looks_written
     from latlin.datasets.dates import YEAR, days_of, looks_dated
 
     refuse_unknown(frame.columns, (target, along))
@@ -234,7 +253,8 @@ def _pairs(frame: Any, target: str, along: str) -> tuple[Any, Any, Any]:
         x = 1970.0 + days_of(frame[along]) / YEAR
     for name, values in ((along, x), (target, y)):
         if values is None:
-            raise ValueError(f"column {name!r} must hold numbers" + (" or dates" if name == along else ""))
+            written = f": read them with --numbers {name}" if looks_written(frame[name]) else ""
+            raise ValueError(f"column {name!r} must hold numbers" + (" or dates" if name == along else "") + written)
     assert x is not None
     assert y is not None
     kept = np.isfinite(x) & np.isfinite(y)

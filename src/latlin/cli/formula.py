@@ -48,7 +48,8 @@ INSTEAD = {
     "quantile": "in Python, AdditiveModel takes family=AsymmetricLaplace(0.9) of latlin.potentials",
     "prior_scale": "in Python, AdditiveModel takes priors=",
     "scheduler": "in Python, fit takes Dask data frames",
-    **dict.fromkeys(("dates", "levels"), "prepare the column in the table first"),
+    "dates": "add a column of numbers to the table, such as days since the first date, and name it in the formula",
+    "levels": "write the levels in the table as the numbers 1, 2, …, and take --family ordinal",
 }
 
 
@@ -389,16 +390,17 @@ def _fitted(
         raise ValueError(error.of_rows(np.arange(1, len(frame) + 1))) from None
     if len(models) == 1:
         return models[0], []
-    left_out = [float(model.loo().elpd) for model in models]
+    loos = [model.loo() for model in models]
+    left_out = [float(loo.elpd) for loo in loos]
     by_evidence = all(model.evidence_kind_ != "none" for model in models)
     scores = [float(model.log_evidence_) for model in models] if by_evidence else left_out
     best = int(np.argmax(scores))
     what = "log evidence" if by_evidence else "leave-one-out log density"
     said = f"Family {families[best]} was chosen by its {what}: {_ranked(families, scores)}."
     if by_evidence:
-        agree = (
-            "agree" if left_out[best] == max(left_out) else f"would rather have {families[int(np.argmax(left_out))]}"
-        )
+        top = int(np.argmax(left_out))
+        ahead, spread = (0.0, 0.0) if top == best else loos[top].compare(loos[best])
+        agree = "agree" if top == best else "do not decide" if ahead <= 2.0 * spread else f"favour {families[top]}"
         said += f" Log density of rows left out one by one: {_ranked(families, left_out)}; these {agree}."
     return models[best], [said]
 

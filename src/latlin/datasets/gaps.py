@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from latlin.datasets.columns import are_many, column_of_numbers, level_counts, looks_written, refuse_nearly_numbers
+from latlin.datasets.dates import looks_dated
 from latlin.datasets.encoding import checked_missing, fill_missing
 from latlin.datasets.table import Frame
 
@@ -71,6 +72,8 @@ def _names(frame: Frame, rest: str) -> list[str]:
             continue
         if are_many(texts := len(level_counts(series)), len(series)):
             numbers = f"make numbers of them with --numbers {name!r}, " if looks_written(series) else ""
+            if looks_dated(series):
+                numbers = "if they are dates, add a column of numbers to the table, such as days since the first date; "
             found.append(
                 f"column {name!r} holds {texts} different texts in {len(series)} rows, too many for a coefficient "
                 f"each; {numbers}write (1 | {name}) if they are groups, or C({name}) if you want all these coefficients"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from shlex import quote
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from latlin.datasets.columns import (
     in_order,
     level_counts,
     listed,
+    looks_written,
     refuse_nearly_numbers,
 )
 from latlin.potentials.checks import RefusedSites
@@ -162,7 +164,8 @@ def guess_family(series: Series) -> Guess:
     if numbers is None:
         refuse_nearly_numbers(series, is_target=True)
         if distinct > FEW:
-            raise ValueError(f"the target {series.name!r} holds {distinct} different texts; it must hold numbers")
+            read = f": read them with numbers (--numbers {quote(str(series.name))})" if looks_written(series) else ""
+            raise ValueError(f"the target {series.name!r} holds {distinct} different texts; it must hold numbers{read}")
         return Guess(None, f"{series.name!r} has {distinct} different texts", ("logistic", "ordinal"))
     if np.any(numbers != np.round(numbers)):
         return Guess("linear", f"{series.name!r} holds measured numbers")

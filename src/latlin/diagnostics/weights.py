@@ -167,6 +167,10 @@ def summarise_weights(log_weights: Array) -> WeightSummary:
 # nil.
 
 
+#: weights of which none is more than this many times their mean have no tail; if q is exact, none is above 1/π₀ = 2
+BOUNDED = 4.0
+
+
 class DefendedEvidence(NamedTuple):
     """log Z with a standard error; shares p/r of the draws, their tail and effective size; shares q₀/r of the first."""
 
@@ -199,7 +203,7 @@ def defended_evidence(log_p: Array, log_components: Array, shares: Array) -> Def
         return DefendedEvidence(-np.inf, np.inf, np.inf, 0.0, np.full(len(logs), 1.0 / len(logs)), reference)
     y = np.exp(logs - top)
     level, error = _regressed(y, controls)
-    _, k = smooth_log_weights(logs)
+    k = 0.0 if BOUNDED * y.mean() >= 1.0 else smooth_log_weights(logs).k_hat
     log_z = top + np.log(level)
     return DefendedEvidence(float(log_z), error / level, k, effective_size(logs), y / y.sum(), reference)
 

@@ -399,7 +399,9 @@ class ChosenFamily(Regression):
     def _reason(self, tried: list[Tried], best: Tried) -> str:
         others = sorted((each for each in tried if each is not best), key=lambda each: -each.log_evidence)
         against = f" against {', '.join(map(str, others))}" if others else ""
-        return f"family {self.family_} was chosen by its log evidence: {best} ({self.evidence_kind_}){against}"
+        is_first = not others or best.log_evidence >= others[0].log_evidence
+        why = "by its log evidence" if is_first else "as the simplest one near the highest log evidence"
+        return f"family {self.family_} was chosen {why}: {best} ({self.evidence_kind_}){against}"
 
     def family_name(self) -> str:
         return str(getattr(self, "family_", self.family))

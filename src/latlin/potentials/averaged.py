@@ -14,11 +14,16 @@ from latlin.numerics.quadrature import invert, invert_whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.predictive import (
+    LINE,
+    POSITIVE,
+    UNIT,
     ClassPredictive,
+    ContinuousPredictive,
     CountPredictive,
     Predictive,
     _probabilities,
     quantile_of_counts,
+    solve_quantiles,
 )
 
 
@@ -83,12 +88,43 @@ class AveragedPredictive(Predictive):
         if (normals := self._normals()) is not None:
             z = ndtri(_probabilities(q))
             ends = _aligned(normals[0], z[None]) + _aligned(normals[1], z[None]) * z
+        elif self._is_smooth():
+            return self._quantile_by_slopes(q)
         else:
             ends = np.stack([part.quantile(q) for _, part in self._pairs()])
         low, high = ends.min(axis=0), ends.max(axis=0)
         if isinstance(self._parts[0], ClassPredictive):
             return invert_whole(self.cdf, q, low, high)
         return invert(self.cdf, lambda y: np.exp(self.log_density(y)), q, low, high)
+
+    def _is_smooth(self) -> bool:
+        """Whether all parts are continuous on the same support."""
+        return all(
+            isinstance(part, ContinuousPredictive)
+            and type(part).quantile is ContinuousPredictive.quantile
+            and part._support in (LINE, POSITIVE, UNIT)
+            and part._support is self._parts[0]._support  # type: ignore[attr-defined]
+            for part in self._parts
+        )
+
+    def _quantile_by_slopes(self, q: ArrayLike) -> Array:
+        """Newton's method from the quantile of the heaviest part."""
+        pairs: list[tuple[float, Any]] = self._pairs()
+        heaviest = max(pairs, key=lambda pair: pair[0])[1]
+        first = heaviest.quantile_roots(q)
+        site = np.broadcast_to(np.arange(self._m.size).reshape(self._shape), first.shape).ravel()
+        wanted = np.array(np.broadcast_to(_probabilities(q), first.shape)).ravel()
+
+        def value_and_slope(some: NDArray[np.int64], t: Array) -> tuple[Array, Array]:
+            each = [part._value_and_slope(some, t) for _, part in pairs]
+            logs = [np.log(weight) + slope for (weight, _), (_, slope) in zip(pairs, each, strict=True)]
+            value = sum(weight * below for (weight, _), (below, _) in zip(pairs, each, strict=True))
+            return np.asarray(value), np.asarray(logsumexp(logs, axis=0))
+
+        low, high = np.full(first.size, -np.inf), np.full(first.size, np.inf)
+        reach = np.broadcast_to(heaviest.width, first.shape).ravel()
+        roots = solve_quantiles(value_and_slope, site, wanted, first.ravel(), low, high, reach)
+        return np.asarray(heaviest._support.place(roots)).reshape(first.shape)
 
     def sample(self, n: int, random_state: RandomState = None) -> Array:
         rng = generator(random_state)

@@ -22,7 +22,7 @@ from latlin.numerics.special import log_sigmoid
 
 #: counts beyond which whole numbers are no longer all numbers
 LARGEST_COUNT = 2.0**53
-LOG_LARGEST = float(np.log(LARGEST))
+LOG_LARGEST = float(np.log(LARGEST)) - 1e-9
 #: reach of the nodes for distribution functions of counts and their distance, in standard deviations, and most of them
 CDF_REACH, CDF_STEP, CDF_NODES = 7.5, 0.5, 100
 #: doublings after which a bracket of a quantile is given up
@@ -266,10 +266,13 @@ class ContinuousPredictive(Predictive):
         return (quadrature.gaussian_expectation(block._conditional_cdf, m, np.sqrt(v), block.regions()),)
 
     def quantile(self, q: ArrayLike) -> Array:
+        return self._support.place(self.quantile_roots(q))
+
+    def quantile_roots(self, q: ArrayLike) -> Array:
+        """The quantiles in the coordinate t."""
         q = np.broadcast_to(_probabilities(q), np.broadcast_shapes(np.shape(q), self._shape))
-        m, s = self._m.reshape(self._shape), np.sqrt(self._v).reshape(self._shape)
-        width = s + np.broadcast_to(self._potential.regions()[0][1], self._m.shape).reshape(self._shape)
-        low, high, place = m - width, m + width, self._support.place
+        m, width, place = self._m.reshape(self._shape), self.width, self._support.place
+        low, high = m - width, m + width
         for _ in range(MOST_DOUBLINGS):
             if not np.any(short := self.cdf(place(low)) > q):
                 break
@@ -279,28 +282,15 @@ class ContinuousPredictive(Predictive):
                 break
             high = np.where(short, m + 2 * (high - m), high) + np.zeros_like(q)
         site = np.broadcast_to(np.arange(self._m.size).reshape(self._shape), q.shape).ravel()
-        ends = (np.array(np.broadcast_to(end, q.shape)).ravel() for end in (low, high))
-        return place(self._solve(site, q.ravel(), *ends)).reshape(q.shape)
+        low, high = (np.array(np.broadcast_to(end, q.shape)).ravel() for end in (low, high))
+        start, reach = 0.5 * (low + high), np.full(q.size, np.inf)
+        return solve_quantiles(self._value_and_slope, site, q.ravel(), start, low, high, reach).reshape(q.shape)
 
-    def _solve(self, site: NDArray[np.int64], q: Array, low: Array, high: Array) -> Array:
-        """Newton's method for cdf(y(t)) = q, kept in a bracket by bisection; what has converged is left alone."""
-        t = 0.5 * (low + high)
-        left = np.arange(t.size)
-        for _ in range(80):
-            value, log_slope = self._value_and_slope(site[left], t[left])
-            excess = value - q[left]
-            low[left], high[left] = np.where(excess < 0, t[left], low[left]), np.where(excess < 0, high[left], t[left])
-            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-                new = t[left] - excess * np.exp(-log_slope)
-            new = np.where((new > low[left]) & (new < high[left]), new, 0.5 * (low[left] + high[left]))
-            # no nearer than the distribution function is accurate
-            there = np.abs(excess) <= 1e-12
-            near = there | (np.abs(new - t[left]) <= 1e-12 * (np.abs(t[left]) + high[left] - low[left]))
-            t[left] = np.where(there, t[left], new)
-            left = left[~near]
-            if not left.size:
-                break
-        return t
+    @property
+    def width(self) -> Array:
+        """A rough width of the distribution of t."""
+        region = np.broadcast_to(self._potential.regions()[0][1], self._m.shape)
+        return np.asarray((np.sqrt(self._v) + region).reshape(self._shape))
 
     def _value_and_slope(self, site: NDArray[np.int64], t: Array) -> tuple[Array, Array]:
         """The distribution function and the log of its slope in t, of some sites."""
@@ -309,6 +299,43 @@ class ContinuousPredictive(Predictive):
         (value,) = block._in_blocks(type(self)._cdf_block, m, v)
         log_density = block._tilted_moments(m, v, np.ones_like(m)).log_z
         return np.clip(value, 0.0, 1.0), log_density + self._support.log_slope(t)
+
+
+def solve_quantiles(
+    value_and_slope: Callable[[NDArray[np.int64], Array], tuple[Array, Array]],
+    site: NDArray[np.int64],
+    q: Array,
+    t: Array,
+    low: Array,
+    high: Array,
+    reach: Array,
+) -> Array:
+    """Newton's method for cdf(t) = q of each site, kept in a bracket by bisection; what has converged is left alone.
+
+    Ends may be infinite: then the first step goes at most as far as `reach`, each other one ten times as far as the
+    one before it.
+    """
+    t, reach, left = t.copy(), reach.copy(), np.arange(t.size)
+    for _ in range(80):
+        value, log_slope = value_and_slope(site[left], t[left])
+        excess = value - q[left]
+        low[left], high[left] = np.where(excess < 0, t[left], low[left]), np.where(excess < 0, high[left], t[left])
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            step = -excess * np.exp(-log_slope)
+            new = t[left] + np.clip(np.where(np.isnan(step), 0.0, step), -reach[left], reach[left])
+            middle = 0.5 * (low[left] + high[left])
+        closed = np.isfinite(middle)
+        new = np.where(closed & ~((new > low[left]) & (new < high[left])), middle, new)
+        # no nearer than the distribution function is accurate
+        there = np.abs(excess) <= 1e-12
+        size = np.abs(t[left]) + np.where(closed, high[left] - low[left], 0.0)
+        near = there | (np.abs(new - t[left]) <= 1e-12 * size)
+        reach[left] = 10.0 * np.abs(new - t[left])
+        t[left] = np.where(there, t[left], new)
+        left = left[~near]
+        if not left.size:
+            break
+    return t
 
 
 class LocationPredictive(ContinuousPredictive):

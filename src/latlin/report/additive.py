@@ -164,7 +164,7 @@ def _coefficients(model: Any, what: str) -> list[str]:
     said = [f"{verb} {_listed(names)}" for verb, names in found.items() if verb]
     alone = len(columns) == 1 and not crossed and len(model.term_names_) == 1
     given = what.replace("the ", "The ", 1) if alone else f"Given the other terms, {what}"
-    sentences = [f"{given} {', '.join(said)}."] if said else []
+    sentences = [f"{given} {' and '.join(said)}."] if said else []
     if "" in found:
         sentences.append(f"No clear effect: {_listed(found[''])}.")
     if crossed:
@@ -233,21 +233,48 @@ def _terms(model: Any) -> list[str]:
             # 99 %: the two ends of a centred line are one number, and many places are looked at
             x, found = model.curve(name, coverage=0.99)
         except ValueError:
-            said += _group(model, name, spread.get(f"sd({name})"))
+            said += _group(model, name, spread)
         else:
             said.append(_curve(name, x, found))
     return said
 
 
-def _group(model: Any, name: str, learnt: Any) -> list[str]:
-    rows = [row for row in model.effects(name).rows if row["name"].startswith(f"{name}[")]
-    if learnt is None or not rows:
-        return []
+def _group(model: Any, name: str, spread: dict[str, Any]) -> list[str]:
+    """How much levels differ where all columns with a slope per level are zero, and how much each slope differs."""
+    rows = model.effects(name).rows
+    slopes = [
+        key.removeprefix(f"sd({name}:").removesuffix(")")
+        for key in spread
+        if key.startswith(f"sd({name}:") and any(row["name"].startswith(f"{key[3:-1]}[") for row in rows)
+    ]
+    said = _intercepts(model, name, [row for row in rows if row["name"].startswith(f"{name}[")], spread, slopes)
+    for slope in slopes:
+        size, is_clear = _size(model, spread[f"sd({name}:{slope})"])
+        differs = f"the effect of {readable(slope)} differs between the levels of {name}"
+        words = f"T{differs[1:]} ({size})." if is_clear else f"Whether {differs} is not clear ({size})."
+        said.append(words)
+    return said
+
+
+def _size(model: Any, learnt: Any) -> tuple[str, bool]:
+    """A standard deviation with its interval, and whether it is clearly above zero."""
     low, high, mean = learnt["5%"], learnt["95%"], learnt["mean"]
     scale = "" if model.family in ("gaussian", "linear", "student-t") else ", on the scale of the coefficients"
     size = f"standard deviation {number(mean, 2)}, 90 % interval {number(low, 2)} to {number(high, 2)}{scale}"
-    if low <= 0.0 or high / low > OPEN:
-        return [f"Whether the {len(rows)} levels of {name} differ at all is not clear ({size})."]
+    return size, not (low <= 0.0 or high / low > OPEN)
+
+
+def _intercepts(model: Any, name: str, rows: Any, spread: dict[str, Any], slopes: list[str]) -> list[str]:
+    learnt = spread.get(f"sd({name})")
+    if learnt is None or not rows:
+        return []
+    size, is_clear = _size(model, learnt)
+    measured = [slope for slope in slopes if not LEVEL.match(slope)]
+    where = f" where {' and '.join(measured)} = 0" if measured else ""
+    if not is_clear:
+        return [f"Whether the {len(rows)} levels of {name} differ at all{where} is not clear ({size})."]
+    if slopes:
+        return [f"The {len(rows)} levels of {name} differ{where} ({size})."]
     ends = sorted(rows, key=lambda row: row["mean"])
     bottom, top = ends[0], ends[-1]
     clear = top["low"] > 0.0 and bottom["high"] < 0.0

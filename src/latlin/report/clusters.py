@@ -71,7 +71,7 @@ def conclusion(size: NDArray[np.intp], shares: Array, apart: Array, names: list[
     """
     total = int(size.sum())
     if len(size) == 1:
-        return ["One cluster describes all rows: the bound does not rise with more of them."]
+        return ["One cluster describes all rows: more clusters do not describe them better."]
     said = [f"The rows fall into {len(size)} clusters."]
     for k, count in enumerate(size):
         said.append(f"Cluster {k + 1} has {100 * count / total:.0f} % of the rows: {_traits(apart[k], names)}.")

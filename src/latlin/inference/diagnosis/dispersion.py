@@ -51,7 +51,7 @@ class Dispersion(NamedTuple):
         """Whether observations vary as the family says."""
         said = f"Pearson dispersion {self.ratio:.2f} where 1 is expected"
         if self.is_over:
-            remedy = f"Intervals are too narrow: try family='{wider}'" if wider else "Intervals are too narrow"
+            remedy = f"Intervals are too narrow: try the family {wider}" if wider else "Intervals are too narrow"
             return Check(
                 "dispersion",
                 False,
