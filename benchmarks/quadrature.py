@@ -47,6 +47,7 @@ BUDGETS = {
 }  # the larger where the first fails
 ENGINES = {
     "auto": {},
+    "plain": {"warp": None},
     "rbf": {"kernel": "rbf"},
     "matern52": {"kernel": "matern52"},
     "matern32": {"kernel": "matern32"},

@@ -132,6 +132,18 @@ def test_em_with_missing_entries_recovers_the_covariance():
     assert error < 2.0 * np.linalg.norm(full.get_covariance() - truth) / size + 0.02
 
 
+def test_em_with_missing_entries_ends_where_plain_steps_crawl():
+    # half as many factors as features: noises are hardly known
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((60, 3)) @ rng.standard_normal((3, 6)) + 0.3 * rng.standard_normal((60, 6))
+    x[rng.random(x.shape) < 0.2] = np.nan
+    model = FactorAnalysis(3, method="em", max_iter=700).fit(x)
+    assert model.converged_
+    assert np.diff(model.trace_).min() > -1e-9
+    # plain steps have −369.0967 after 2,000
+    assert model.log_likelihood_ > -369.081
+
+
 def test_em_without_holes_meets_the_missing_data_route(wine):
     holes = wine.copy()
     holes[0, 0] = np.nan

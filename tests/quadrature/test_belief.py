@@ -7,6 +7,8 @@ from sklearn.gaussian_process.kernels import RBF as SklearnRBF
 from sklearn.gaussian_process.kernels import ConstantKernel
 
 from latlin.quadrature import BayesianQuadrature, Gaussian, GaussianMixture, Hyperparameters, Uniform
+from latlin.quadrature.bayesian import LogBelief
+from latlin.quadrature.belief import PlainBelief
 from latlin.quadrature.kernels import HALF, KERNELS, Box
 from latlin.quadrature.surrogate import (
     DrawnHyperparameters,
@@ -197,16 +199,23 @@ def test_the_kernel_is_chosen_by_the_evaluations():
 def test_kernels_are_weighed_by_their_evidence():
     points = np.array([-1.3, -0.6, 0.0, 0.9, 1.5])[:, None]
     values = np.array([0.1, 0.6, 0.4, 0.9, 0.2])
-    parts = [
-        BayesianQuadrature(Uniform(-1.7, 1.7), kernel=k).condition(points, values)
-        for k in ("rbf", "matern32", "matern12")
-    ]
+    kinds = [("rbf", None), ("matern32", None), ("matern12", None), ("rbf", "log"), ("matern32", "log")]
+    parts = [BayesianQuadrature(Uniform(-1.7, 1.7), kernel=k, warp=w).condition(points, values) for k, w in kinds]
     w = np.exp([part.ensemble.log_posterior for part in parts])
     w /= w.sum()
     means, variances = (np.array([getattr(part.integral, name) for part in parts]) for name in ("mean", "variance"))
     pooled = BayesianQuadrature(Uniform(-1.7, 1.7)).condition(points, values).integral
     assert pooled.mean == pytest.approx(w @ means)
     assert pooled.variance == pytest.approx(w @ variances + w @ (means - w @ means) ** 2)
+
+
+def test_the_logarithm_is_chosen_by_the_evaluations():
+    points = np.linspace(-1.6, 1.6, 12)[:, None]
+    engine = BayesianQuadrature(Uniform(-1.7, 1.7))
+    integrands = (lambda x: 1.0 / (1.0 + 40.0 * x * x), lambda x: 2.0 + np.sin(x), lambda x: np.maximum(x, 0.0))
+    kinds = [type(engine.condition(points, f(points[:, 0]))) for f in integrands]
+    # a peak; a wave above zero; an integrand with zeros, which has no logarithm
+    assert kinds == [LogBelief, PlainBelief, PlainBelief]
 
 
 def test_a_measure_without_closed_forms_leaves_one_kernel():

@@ -23,7 +23,7 @@ from latlin.mixture.monte_carlo import importance_bound
 from latlin.mixture.priors import SAMPLE, SampledRows, make_sample, seed_labels, summarise
 from latlin.mixture.schedules import StepRule
 from latlin.mixture.settings import STREAM_STEP, ParameterDraws, absorb, begin, belief_of
-from latlin.mixture.sweep import CompleteRows, make_rows, outlying_chances, slices, widen
+from latlin.mixture.sweep import CompleteRows, active_chances, make_rows, slices, widen
 from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import numeric, summable
 from latlin.numerics.linalg import Array
@@ -68,9 +68,9 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
         "robbins-monro", "exponential", "constant", "adam", or an object of `latlin.mixture.schedules`.
     batch_size : int, default 256
         Rows of a mini-batch ("sgd", "stochastic-natural", `partial_fit`).
-    batch : {"uniform", "outlying"}
+    batch : {"uniform", "active"}
         How rows of a mini-batch are drawn: all alike, or those far from the mean more often, each with a weight of one
-        over its probability (Horvitz and Thompson 1952), so that sums stay unbiased. "outlying" is for rows in memory.
+        over its probability (Horvitz and Thompson 1952), so that sums stay unbiased. "active" is for rows in memory.
     n_draws : int, default by algorithm
         Monte Carlo draws per iteration ("score", "pathwise", "iwae").
     control_variate : {"baseline", "regression", None}
@@ -234,8 +234,8 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
         values, weights = self._validated(X, sample_weight, reset=True)
         settings.check_rows(values, self.n_components, self.algorithm in settings.MISSING)
         data = make_rows(values, weights)
-        if self.batch == "outlying" and isinstance(data, CompleteRows):
-            data = replace(data, chances=outlying_chances(values))
+        if self.batch == "active" and isinstance(data, CompleteRows):
+            data = replace(data, chances=active_chances(values))
         return self._fit_rows(data, values, truth, CheckpointFiles(None, ""))
 
     def _fit_blocks(self, X: Any, sample_weight: Any, truth: Any, checkpoint: Any) -> Self:

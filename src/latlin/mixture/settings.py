@@ -62,7 +62,7 @@ def check(est: Any) -> None:
     one_of("weight_prior", est.weight_prior, WEIGHT_PRIORS)
     one_of("control_variate", est.control_variate, [*CONTROL_VARIATES, None])
     one_of("labels", est.labels, ["exact", "gumbel"])
-    one_of("batch", est.batch, ["uniform", "outlying"])
+    one_of("batch", est.batch, ["uniform", "active"])
     for name, lowest in (("n_components", 1), ("n_init", 1), ("split_merge", 0), ("batch_size", 1)):
         whole(name, getattr(est, name), lowest)
     for name in ("n_draws", "max_iter", "evaluate_every", "stream_size"):

@@ -219,7 +219,7 @@ class IncompleteRows:
         return sum_log, structure.from_products(params.mean, count, first, second)
 
 
-def outlying_chances(values: NDArray[Any]) -> Array:
+def active_chances(values: NDArray[Any]) -> Array:
     """Half the same for all rows, half by squared distance from the mean in units of the columns' spread.
 
     Those are the sizes of what a row adds to sums of squares, and sums by Horvitz and Thompson (1952) vary least when

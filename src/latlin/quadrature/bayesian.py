@@ -13,7 +13,7 @@ from scipy.stats import qmc
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.quadrature.belief import Belief, BeliefModel, ManyKernels, Plain, Warped, fitted
+from latlin.quadrature.belief import NEGLIGIBLE, Belief, BeliefModel, ManyModels, Plain, Warped, fitted
 from latlin.quadrature.kernels import (
     HALF,
     RBF,
@@ -51,10 +51,12 @@ from latlin.quadrature.surrogate import (
 # is counted in the variance.
 
 
-#: nodes of the measure, and as many of the Gaussian at the peak
-NODES = 4096
-#: parts of the nodes, whose disagreement says how accurate they are; covariances are formed among one of them
-PARTS = 8
+#: nodes of the measure by its dimensions, and as many of the Gaussian at the peak
+NODES = {1: 1024, 2: 2048}
+MOST_NODES = 4096
+#: parts of the nodes, whose disagreement says how accurate they are; covariances are formed among the nodes of one of
+#: them, or this many
+PARTS, COVARIED = 16, 256
 #: least log f, counted from the largest, and the largest variance of log f that an exponential is trusted with
 FLOOR, WIDEST = -700.0, 4.0
 #: how much wider the Gaussian of nodes is than the peak
@@ -77,20 +79,46 @@ class LogWarped(NamedTuple):
     fit: HyperparameterFit
 
     def __call__(self, points: Array, values: Array, previous: Belief | None) -> LogBelief:
-        lowest, scale = float(values.min()), float(values.max())
-        if lowest < 0.0 or not scale > 0.0:
-            raise ValueError(f"warp='log' needs an integrand above zero, got values from {lowest:.6g} to {scale:.6g}")
-        with np.errstate(divide="ignore"):
-            g = np.maximum(np.log(values / scale), FLOOR)
+        return self.believe(points, values, self.weigh(points, values, previous))
+
+    def weigh(self, points: Array, values: Array, previous: Belief | None) -> Ensemble:
+        """Length scales that fit the evaluations, and how probable these make them."""
+        g, _ = _relative_logs(values)
         ensemble = fitted(self.fit, self.kernel, self.basis, points, g, previous)
+        if previous is not None and ensemble is previous.ensemble:
+            return ensemble
+        # of the values themselves: dg = df/f
+        return ensemble._replace(log_posterior=ensemble.log_posterior - float(g.sum()))
+
+    def believe(self, points: Array, values: Array, ensemble: Ensemble) -> LogBelief:
+        """What the evaluations say with these length scales."""
+        g, scale = _relative_logs(values)
         mode = condition(self.kernel, self.basis, points, g, ensemble.mode)
         nodes = peak_nodes(mode, self.measure)
-        others = [condition(self.kernel, self.basis, points, g, h) for _, h in ensemble.members[1:]]
-        parts = [mode, *others]
-        integral = pooled(ensemble.weights, [log_moments(part, nodes) for part in parts]).times(scale)
-        # of the values themselves: dg = df/f
-        height = ensemble.log_posterior - float(g.sum())
-        return LogBelief(ensemble._replace(log_posterior=height), mode, peak_shares(mode, nodes), scale, integral)
+        moments, shares = log_moments(mode, nodes)
+        members = [member for member in ensemble.members[1:] if member.weight > NEGLIGIBLE]
+        others = [condition(self.kernel, self.basis, points, g, member.hyperparameters) for member in members]
+        weights = np.array([ensemble.weights[0], *(member.weight for member in members)])
+        parts = [moments, *(log_moments(process, nodes)[0] for process in others)]
+        integral = pooled(weights / weights.sum(), parts).times(scale)
+        return LogBelief(ensemble, mode, shares, scale, integral)
+
+    def suits(self, values: Array) -> bool:
+        """Whether these may be values of the integrand: a zero has no logarithm, and a constant needs none."""
+        return 0.0 < float(values.min()) < float(values.max())
+
+    def made(self, belief: Belief) -> bool:
+        """Whether the belief is one of this model."""
+        return isinstance(belief, LogBelief) and belief.process.kernel is self.kernel
+
+
+def _relative_logs(values: Array) -> tuple[Array, float]:
+    """log(f / scale) and the scale, the largest value."""
+    lowest, scale = float(values.min()), float(values.max())
+    if lowest < 0.0 or not scale > 0.0:
+        raise ValueError(f"warp='log' needs an integrand above zero, got values from {lowest:.6g} to {scale:.6g}")
+    with np.errstate(divide="ignore"):
+        return np.maximum(np.log(values / scale), FLOOR), scale
 
 
 class LogBelief(NamedTuple):
@@ -119,7 +147,8 @@ class LogBelief(NamedTuple):
 
 def _expected(process: Surrogate, z: Array) -> Array:
     """⟨f⟩ at the rows of z."""
-    return np.exp(process.mean(z) + 0.5 * np.minimum(process.variances(z), WIDEST))
+    mean, variance = process.moments(z)
+    return np.exp(mean + 0.5 * np.minimum(variance, WIDEST))
 
 
 class _Peak(NamedTuple):
@@ -151,10 +180,11 @@ class _Peak(NamedTuple):
 def peak_nodes(process: Surrogate, measure: Standard) -> PeakNodes:
     """Half of the measure, half of a Gaussian with the moments of f p, both weighted as one mixture."""
     d = measure.dim
-    u = np.clip(qmc.Sobol(d + 1, seed=np.random.default_rng(0)).random(NODES), 1e-9, 1.0 - 1e-9)
-    v = np.clip(qmc.Sobol(d, seed=np.random.default_rng(1)).random(NODES), 1e-9, 1.0 - 1e-9)
+    count = NODES.get(d, MOST_NODES)
+    u = np.clip(qmc.Sobol(d + 1, seed=np.random.default_rng(0)).random(count), 1e-9, 1.0 - 1e-9)
+    v = np.clip(qmc.Sobol(d, seed=np.random.default_rng(1)).random(count), 1e-9, 1.0 - 1e-9)
     wide = measure.place(u)
-    points, weights = wide, np.full(NODES, 1.0 / NODES)
+    points, weights = wide, np.full(count, 1.0 / count)
     for _ in range(2):
         height = process.mean(points)
         share = weights * np.exp(height - height.max())
@@ -167,25 +197,20 @@ def peak_nodes(process: Surrogate, measure: Standard) -> PeakNodes:
         mixed = 0.5 * density + 0.5 * np.exp(peak.logpdf(points))
         weights = density / mixed / len(points)
     # in parts that have nodes of both kinds: each is a rule of its own
-    order = np.arange(2 * NODES).reshape(2, PARTS, -1).transpose(1, 0, 2).ravel()
+    order = np.arange(2 * count).reshape(2, PARTS, -1).transpose(1, 0, 2).ravel()
     return PeakNodes(points[order], weights[order])
 
 
-def log_moments(process: Surrogate, nodes: PeakNodes) -> ResultMoments:
-    """Mean and variance of ∫ exp(g) p."""
+def log_moments(process: Surrogate, nodes: PeakNodes) -> tuple[ResultMoments, PeakNodes]:
+    """Mean and variance of ∫ exp(g) p; and some of the nodes with their shares of the integral."""
     terms = _terms(process, nodes)
     mean = float(terms.sum())
     rules = PARTS * terms.reshape(PARTS, -1).sum(axis=1)
-    points, shares = peak_shares(process, nodes)
+    some = slice(max(len(terms) // PARTS, COVARIED))
+    points, shares = nodes.points[some], terms[some] / terms[some].sum()
     spread = float(shares @ np.expm1(np.minimum(process.covariance(points, points), WIDEST)) @ shares)
-    return ResultMoments.single(mean, mean**2 * max(spread, 1e-15) + rules.var(ddof=1) / PARTS, process.dof)
-
-
-def peak_shares(process: Surrogate, nodes: PeakNodes) -> PeakNodes:
-    """One part of the nodes, with their shares of the integral."""
-    part = PeakNodes(*(values[: len(values) // PARTS] for values in nodes))
-    terms = _terms(process, part)
-    return PeakNodes(part.points, terms / terms.sum())
+    variance = mean**2 * max(spread, 1e-15) + rules.var(ddof=1) / PARTS
+    return ResultMoments.single(mean, variance, process.dof), PeakNodes(points, shares)
 
 
 def _terms(process: Surrogate, nodes: PeakNodes) -> Array:
@@ -219,9 +244,11 @@ class BayesianQuadrature:
         way mean and variance of the process are integrated out.
     mean : {"constant", "zero"}
         Mean function of the process; a warped process always has mean zero.
-    warp : {None, "wsabi-l", "wsabi-m", "log"}
+    warp : {"auto", None, "wsabi-l", "wsabi-m", "log"}
         For integrands that are nowhere negative: a process on the square root, linearised or moment-matched, or on the
-        logarithm, which suits peaks and likelihoods and is the way to four and five dimensions.
+        logarithm, which suits peaks and likelihoods and is the way to four and five dimensions. "auto" weighs processes
+        on f and, while all values are above zero, on its logarithm as `kernel="auto"` weighs kernels (with another
+        `kernel`, given length scales or noise it is None); None is a process on f itself.
     acquisition : {"integral-variance", "uncertainty", "ucb"}
         What the sequential design asks for.
     ucb_weight : float
@@ -243,7 +270,7 @@ class BayesianQuadrature:
     kernel: str = "auto"
     hyperparameters: str | Hyperparameters = "marginal"
     mean: str = "constant"
-    warp: str | None = None
+    warp: str | None = "auto"
     acquisition: str = "integral-variance"
     ucb_weight: float = 1.0
     noisy: bool = False
@@ -327,11 +354,21 @@ class BayesianQuadrature:
         if self.mean not in MEANS:
             raise ValueError(f"mean must be one of {sorted(MEANS)}, got {self.mean!r}")
         if self.warp == LOG:
-            return self._logarithmic(fit)
-        if self.warp is not None:
+            logs = self._logarithmic(fit)
+            return logs[0] if len(logs) == 1 else ManyModels(tuple(logs))
+        if self.warp not in (None, AUTO):
             return self._warped(fit)
-        plain = [Plain(kernel, MEANS[self.mean], self.measure.standard, fit) for kernel in self._kernels()]
-        return plain[0] if len(plain) == 1 else ManyKernels(tuple(plain))
+        models: list[Plain | LogWarped] = [
+            Plain(kernel, MEANS[self.mean], self.measure.standard, fit) for kernel in self._kernels()
+        ]
+        if self._may_warp():
+            models += self._logarithmic(fit)
+        return models[0] if len(models) == 1 else ManyModels(tuple(models))
+
+    def _may_warp(self) -> bool:
+        """Whether evaluations may prefer the logarithm; given length scales and noise are those of f itself."""
+        free = not isinstance(self.hyperparameters, Hyperparameters) and not self.noisy
+        return self.warp == AUTO and self.kernel == AUTO and free
 
     def _kernels(self) -> list[Kernel]:
         standard = self.measure.standard
@@ -341,10 +378,9 @@ class BayesianQuadrature:
         check_closed_form(kernel, standard)
         return [kernel]
 
-    def _logarithmic(self, fit: HyperparameterFit) -> BeliefModel:
+    def _logarithmic(self, fit: HyperparameterFit) -> list[LogWarped]:
         names = (RBF.name, "matern32") if self.kernel == AUTO else (self.kernel,)
-        models = [LogWarped(resolve_kernel(name), MEANS[self.mean], self.measure.standard, fit) for name in names]
-        return models[0] if len(models) == 1 else ManyKernels(tuple(models))
+        return [LogWarped(resolve_kernel(name), MEANS[self.mean], self.measure.standard, fit) for name in names]
 
     def _warped(self, fit: HyperparameterFit) -> Warped:
         if self.warp not in WARPS:

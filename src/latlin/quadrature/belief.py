@@ -34,6 +34,7 @@ from latlin.quadrature.surrogate import (
     empty_basis,
 )
 
+NEGLIGIBLE = 1e-3  # share of belief that does not pay for an integral of its own
 ROUNDING = 1e-15  # smallest share of the prior variance of an integral that float64 can resolve
 
 
@@ -79,9 +80,17 @@ class Plain(NamedTuple):
     fit: HyperparameterFit
 
     def __call__(self, points: Array, values: Array, previous: Belief | None) -> PlainBelief:
+        return self.believe(points, values, self.weigh(points, values, previous))
+
+    def weigh(self, points: Array, values: Array, previous: Belief | None) -> Ensemble:
+        """Length scales that fit the evaluations, and how probable these make them."""
+        scale = float(np.abs(values).max()) or 1.0
+        return fitted(self.fit, self.kernel, self.basis, points, values / scale, previous)
+
+    def believe(self, points: Array, values: Array, ensemble: Ensemble) -> PlainBelief:
+        """What the evaluations say with these length scales."""
         scale = float(np.abs(values).max()) or 1.0
         y = values / scale
-        ensemble = fitted(self.fit, self.kernel, self.basis, points, y, previous)
 
         def process(h: Hyperparameters) -> Surrogate:
             return condition(self.kernel, self.basis, points, y, h._replace(variance=_rescaled(h.variance, scale)))
@@ -90,21 +99,32 @@ class Plain(NamedTuple):
         integral = pooled(ensemble.weights, moments).times(scale)
         return PlainBelief(ensemble, process(ensemble.mode), self.measure, scale, integral)
 
+    def suits(self, values: Array) -> bool:
+        """Whether these may be values of the integrand."""
+        return True
 
-class ManyKernels(NamedTuple):
+    def made(self, belief: Belief) -> bool:
+        """Whether the belief is one of this model."""
+        return isinstance(belief, PlainBelief) and belief.process.kernel is self.kernel
+
+
+class ManyModels(NamedTuple):
     """Several models, weighed by how probable they make the evaluations; with many evaluations the one that
     the last fit preferred."""
 
     models: tuple[Any, ...]
 
     def __call__(self, points: Array, values: Array, previous: Belief | None) -> Belief:
-        models = self.models
+        models = tuple(model for model in self.models if model.suits(values)) or self.models
         if previous is not None and previous.ensemble.serves(len(points)):
-            models = tuple(model for model in models if model.kernel is previous.process.kernel)
-        beliefs = [model(points, values, previous) for model in models]
-        heights = np.array([belief.ensemble.log_posterior for belief in beliefs])
-        integral = pooled(np.exp(heights - logsumexp(heights)), [belief.integral for belief in beliefs])
-        best: Any = beliefs[int(np.argmax(heights))]
+            models = tuple(model for model in models if model.made(previous)) or models
+        ensembles = [model.weigh(points, values, previous) for model in models]
+        heights = np.array([ensemble.log_posterior for ensemble in ensembles])
+        shares = np.exp(heights - logsumexp(heights))
+        kept = np.flatnonzero(shares > NEGLIGIBLE)
+        beliefs = [models[i].believe(points, values, ensembles[i]) for i in kept]
+        integral = pooled(shares[kept] / shares[kept].sum(), [belief.integral for belief in beliefs])
+        best: Any = beliefs[int(np.argmax(shares[kept]))]
         return best._replace(integral=integral)
 
 

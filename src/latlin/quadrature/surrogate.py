@@ -63,11 +63,18 @@ class Surrogate(NamedTuple):
 
     def variances(self, z: Array) -> Array:
         """Posterior variance of f at the rows of z."""
-        return self.variance * np.maximum(self.project(np.ones(len(z)), self.cross(z), self.basis(z)), 0.0)
+        return self.moments(z)[1]
+
+    def moments(self, z: Array) -> tuple[Array, Array]:
+        """Posterior means and variances of f at the rows of z."""
+        cross, basis = self.cross(z), self.basis(z)
+        share = np.maximum(self.project(np.ones(len(z)), cross, basis), 0.0)
+        return basis @ self.coefficients + cross.T @ self.residual, self.variance * share
 
     def covariance(self, a: Array, b: Array) -> Array:
         """Posterior covariance of f between the rows of a and of b."""
-        (ga, ba), (gb, bb) = self.explained(a), self.explained(b)
+        ga, ba = self.explained(a)
+        gb, bb = (ga, ba) if a is b else self.explained(b)
         return self.variance * (self.kernel.gram(a, b, self.lengths) - ga.T @ gb + ba.T @ bb)
 
     def explained(self, z: Array) -> tuple[Array, Array]:

@@ -247,6 +247,22 @@ def _maximise(sums: MissingState, n: int, counts: Array, isotropic: bool, floor:
     return FactorParameters(mean + f @ eta, (f @ np.linalg.cholesky(spread)).T, np.maximum(noise, floor))
 
 
+def _extrapolate(
+    before: MissingState, once: MissingState, twice: FactorParameters, floor: float
+) -> FactorParameters | None:
+    """Where EM leads if steps shrink as the last two did (Varadhan and Roland (2008), scheme S3); None if nowhere."""
+    points = [np.concatenate([at.mean, at.loadings.ravel(), at.noise]) for at in (before, once, twice)]
+    # r = θ₁ − θ₀,  v = θ₂ − 2θ₁ + θ₀,  α = −‖r‖/‖v‖,  θ = θ₀ − 2αr + α²v
+    r, v = points[1] - points[0], points[2] - 2.0 * points[1] + points[0]
+    if not np.linalg.norm(r) > np.linalg.norm(v) > 0.0:
+        return None
+    alpha = -float(np.linalg.norm(r) / np.linalg.norm(v))
+    mean, loadings, noise = np.split(points[0] - 2.0 * alpha * r + alpha**2 * v, [len(before.mean), -len(before.noise)])
+    # a noise that is next to nothing grows slowly by EM: no leap may bring it there at once
+    lowest = np.maximum(0.5 * twice.noise, floor)
+    return FactorParameters(mean, loadings.reshape(before.loadings.shape), np.maximum(noise, lowest))
+
+
 def missing_fit(rows: Array, rank: int, isotropic: bool, floor: float, rules: Rules, verbose: bool) -> FactorFit:
     """EM on the observed entries of `rows` (NaN marks a missing one)."""
     units = Units.of(np.nanmean(rows, axis=0), np.nanvar(rows, axis=0), isotropic)
@@ -273,13 +289,20 @@ def climb_missing(
     verbose: bool,
     checkpoint: Checkpoint | None = None,
 ) -> FactorFit:
-    """EM from `start`; `expect` gives the sums over all rows at some parameters, in one pass."""
+    """EM from `start`, two steps and a leap at a time; `expect` gives the sums over all rows in one pass."""
     least = np.full(len(counts), floor)
 
-    def step(state: MissingState) -> tuple[MissingState, Measure]:
+    def improve(state: MissingState) -> MissingState:
         new = _maximise(state, n, counts, isotropic, least)
-        following = MissingState(*new, *expect(new))
-        return following, Measure(following.log_likelihood, float(np.abs(new.noise - state.noise).max()))
+        return MissingState(*new, *expect(new))
+
+    def step(state: MissingState) -> tuple[MissingState, Measure]:
+        once = improve(state)
+        ahead = _extrapolate(state, once, _maximise(once, n, counts, isotropic, least), floor)
+        jumped = once if ahead is None else MissingState(*ahead, *expect(ahead))
+        begin = jumped if jumped.log_likelihood >= once.log_likelihood else once
+        new = improve(begin)
+        return new, Measure(new.log_likelihood, float(np.abs(new.noise - begin.noise).max()))
 
     first = MissingState(*start, *expect(start))
     label = "factor analysis (em, missing)"
