@@ -57,8 +57,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         `potentials.AsymmetricLaplace(0.9)` or `potentials.Ordinal(0, [0], "logit")` do. Of ordered classes the
         intercept is minus the first cut point and "gap(1)", … are the gaps between it and the others.
     terms : list of Term, optional
-        In place of a formula, with `response` and `offset`. An intercept is added as in a formula;
-        `Fixed(intercept=False)` among them leaves it out.
+        In place of a formula, with `response` and `offset`; `Fixed(intercept=False)` leaves the intercept out.
     response, offset : str, optional
         The response, and what is added to the linear predictor, when there is no formula.
     engine : str or engine object
