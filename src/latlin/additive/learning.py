@@ -83,10 +83,10 @@ def learn(
     if checkpoint is not None:
         file_path("checkpoint", checkpoint)
     one_of("hyperparameters", manner, MANNERS)
-    chosen = named_engine(problem, engine)
+    chosen = chosen_engine(problem) if engine == "auto" else engine
     at_points = chosen
     held, free = _settled(problem.hyperparameters, priors, manner == "fixed")
-    if engine in ("auto", "gkl") and free:
+    if engine == "auto" and free:
         at_points = _for_points(problem, chosen)
 
     number, names = itertools.count(), tuple(hyper.name for hyper in free)
@@ -117,18 +117,6 @@ def learn(
     return replace(learnt, components=components), posterior
 
 
-def named_engine(problem: AdditiveProblem, engine: str | Engine) -> str | Engine:
-    """The engine of a name; Gaussian KL by its name goes as far as "auto" does, an object says itself how far."""
-    if engine == "gkl":
-        return gaussian_kl(problem)
-    return chosen_engine(problem) if engine == "auto" else engine
-
-
-def gaussian_kl(problem: AdditiveProblem) -> GaussianKL:
-    """To a gradient that changes the bound by less than a millionth of a nat."""
-    return GaussianKL(tol=TOLERANCE if problem.first_potential.log_concave else STRICT)
-
-
 def chosen_engine(problem: AdditiveProblem) -> str | Engine:
     """Exact for Gaussian sites; expectation propagation for log-concave ones where it pays; else Gaussian KL.
 
@@ -148,7 +136,7 @@ def chosen_engine(problem: AdditiveProblem) -> str | Engine:
     matched = potential.log_concave and problem.family.matched and rows <= most
     if matched:
         return ExpectationPropagation(tol=MISMATCH)
-    return gaussian_kl(problem)
+    return GaussianKL(tol=TOLERANCE if potential.log_concave else STRICT)
 
 
 def _for_points(problem: AdditiveProblem, engine: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -24,7 +23,6 @@ from latlin.additive.loo import LeaveOneOut, left_out
 from latlin.additive.predict import PosteriorDraws
 from latlin.additive.problem import AdditiveProblem, make_problem, offset_of, spans_of, without_copies, without_gaps
 from latlin.additive.term import Part, Term
-from latlin.densities.density import Mixture
 from latlin.distributed.opening import is_large_frame
 from latlin.inference.engine import Engine
 from latlin.numerics.archive import Archived
@@ -63,7 +61,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
     engine : str or engine object
         How the posterior at given hyperparameters is found; see `latlin.infer`. "auto" is exact for Gaussian
         responses, else expectation propagation where the family is log-concave and there are up to 3,000 distinct
-        rows (up to 30,000 with less than eight per coefficient), and Gaussian KL, as "gkl", elsewhere.
+        rows (up to 30,000 with less than eight per coefficient), and Gaussian KL elsewhere.
     hyperparameters : {"auto", "integrate", "maximise", "fixed"}
         Standard deviations of groups and noise, correlations, lengths: averaged over their posterior, at the optimum
         of evidence and prior, or at their starts (and where `priors` gives them numbers). "auto" integrates while
@@ -193,17 +191,9 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         """What follows from the stored attributes."""
         if not all(isinstance(part, Part) for part in self._parts):
             raise ValueError("every part of the model must be that of a term")
-        if not all(isinstance(values, dict) for values in self._values) or not all(
-            isinstance(value, Real) for values in self._values for value in values.values()
-        ):
-            raise ValueError("the values of hyperparameters must be numbers by their names")
-        posterior, density = self.posterior_, self.posterior_.density
-        shares, parts = (density.weights, density.components) if isinstance(density, Mixture) else ([1.0], (density,))
+        posterior = self.posterior_
         self._family = family_of(self.family)
-        self._components = [
-            predict.PredictedComponent(float(share), values, part)
-            for share, values, part in zip(shares, self._values, parts, strict=True)
-        ]
+        self._components = predict.components_of(posterior.density, self._values)
         self.log_evidence_, self.evidence_kind_ = posterior.log_evidence, posterior.evidence_kind
         self.converged_, self.n_iter_ = posterior.converged, max(posterior.n_iter, 1)
         self.message_, self.trace_ = posterior.message, np.asarray(posterior.trace, float)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from latlin.additive.family import ObservedResponse, ResponseFamily
 from latlin.additive.group import GroupPart
 from latlin.additive.problem import rows_of, spans_of
 from latlin.additive.term import Part
+from latlin.densities.density import Mixture
 from latlin.diagnostics.inference_data import inference_data
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
@@ -109,6 +111,16 @@ class PredictedComponent(NamedTuple):
     share: float
     values: dict[str, float]
     density: Any
+
+
+def components_of(density: Any, values: list[dict[str, float]]) -> list[PredictedComponent]:
+    """The components of a density over the hyperparameters, each with its values of these."""
+    if not all(isinstance(each, dict) and all(isinstance(one, Real) for one in each.values()) for each in values):
+        raise ValueError("the values of hyperparameters must be numbers by their names")
+    shares, parts = (density.weights, density.components) if isinstance(density, Mixture) else ([1.0], (density,))
+    return [
+        PredictedComponent(float(share), each, part) for share, each, part in zip(shares, values, parts, strict=True)
+    ]
 
 
 class PredictorMoments(NamedTuple):

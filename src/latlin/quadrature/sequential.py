@@ -238,7 +238,9 @@ def _believe(model: BeliefModel, z: Array, values: Array, before: Belief | None,
     except ValueError as error:
         raise IntegrandError(str(error), known) from error
     if not np.isfinite(belief.integral.mean) or not np.isfinite(belief.integral.variance):
-        raise IntegrandError(f"the integral came out as {belief.integral}", known)
+        mean, variance = belief.integral.mean, belief.integral.variance
+        text = f"the belief about the integral has mean {mean:g} and variance {variance:g}, which must be finite"
+        raise IntegrandError(f"{text}: choose another warp or kernel", known)
     return belief
 
 
