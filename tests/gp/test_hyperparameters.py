@@ -120,7 +120,7 @@ def test_an_amplitude_at_an_end_is_said():
 
 @pytest.mark.parametrize(("multi_class", "count"), [("one-vs-rest", 3), ("joint", 1)])
 def test_classes_by_averages(tmp_path, multi_class, count):
-    Z = RNG.standard_normal((40, 2))
+    Z = RNG.standard_normal((24, 2))
     labels = np.digitize(Z[:, 0], [-0.5, 0.5])
     model = GaussianProcessClassifier(multi_class=multi_class).fit(Z, labels)
     assert [table.manner for table in model.hyperparameters_] == ["integrated"] * count

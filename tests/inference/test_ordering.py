@@ -43,7 +43,7 @@ def check_rungs(model):
     return best
 
 
-@settings(max_examples=200, derandomize=True, deadline=None)
+@settings(max_examples=120, derandomize=True, deadline=None)
 @given(family=st.sampled_from(sorted(FAMILIES)), seed=st.integers(0, 2**32 - 1))
 def test_random_problems(family, seed):
     model = problem(family, seed)

@@ -30,7 +30,7 @@ FILES = tool("hostile_files")
 
 
 #: processes and additive models take long to answer; further kinds are the same classes with other parts
-FEWEST, FEW, MANY = 16, 16, 50
+FEWEST, FEW, MANY = 16, 12, 40
 
 
 @pytest.fixture(scope="session")

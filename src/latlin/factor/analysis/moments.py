@@ -306,7 +306,12 @@ def climb_missing(
 
     first = MissingState(*start, *expect(start))
     label = "factor analysis (em, missing)"
-    climb = ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint)
+
+    def evaluate(state: MissingState) -> float:
+        at = FactorParameters(*state[:3])
+        return MissingState(*at, *expect(at)).log_likelihood
+
+    climb = ascend(step, first, rules, label=label, verbose=verbose, checkpoint=checkpoint, evaluate=evaluate)
     c, f, psi = climb.state[:3]
     centre, scale = units
     trace = climb.trace - float(counts @ np.log(scale))
