@@ -83,7 +83,7 @@ def test_a_stream_begins_at_the_mean():
         ("none", "prior_mean must be a number or 'auto', got 'none'"),
         ([1.0, 2.0], r"prior_mean must be 'auto' or have shape \(\) or \(6,\), got shape \(2,\)"),
         (np.inf, "prior_mean must hold numbers of at most 1e\\+140 in size"),
-        (None, "prior_mean must be finite"),
+        (None, "prior_mean must hold finite numbers, got nan"),
     ],
 )
 def test_bad_means_are_named(mean, text):
