@@ -31,8 +31,9 @@ def by_level(by: str | None, frame: Any, around: Surroundings, field: Callable[[
         return CopiedPart(field(frame, around), by, levels_of(column(frame, by), f"column {by!r}"))
     size = float(np.sqrt(np.mean(evaluate(by, frame) ** 2))) or 1.0
     part = field(frame, replace(around, unit=around.unit / size))
-    centred = isinstance(part, IntrinsicPart) and by not in around.coefficients
-    return MultipliedPart(part.with_mean() if centred else part, by)
+    if isinstance(part, IntrinsicPart) and by not in around.coefficients:
+        part = part.with_mean()
+    return MultipliedPart(part, by)
 
 
 def _renamed(hyper: Hyperparameter, old: str, new: str) -> Hyperparameter:
