@@ -209,6 +209,30 @@ def test_a_walk_goes_on_beyond_its_end():
     assert fresh.multiply(fresh).sum() == pytest.approx(4.0 / second.structure.factor * 5)
 
 
+@pytest.mark.parametrize("cyclic", [False, True])
+def test_a_walk_between_its_places_is_a_bridge(cyclic):
+    """As the walk on more places, given the others: mean −Q_bb⁻¹Q_ba x_a and covariance Q_bb⁻¹."""
+    nodes, new = np.array([0.0, 1.0, 2.5, 4.0, 7.5]), np.array([3.1, 0.4, 2.9, 5.0])
+    part = RandomWalk("x", cyclic=cyclic).prepare({"x": nodes}, Surroundings())
+    if cyclic:
+        new = np.append(new, 8.3)  # between the last place and the first
+    every = np.sort(np.concatenate([nodes, new]))
+    rows = np.diff(np.eye(len(every)), axis=0) / np.sqrt(np.diff(every))[:, None]
+    mean_gap = np.diff(nodes).mean()
+    if cyclic:
+        last = (np.eye(len(every))[0] - np.eye(len(every))[-1]) / np.sqrt(7.5 + mean_gap - 8.3)
+        rows = np.vstack([rows, last])
+    Q = rows.T @ rows * mean_gap * part.structure.factor / 1.7**2
+    b, a = np.searchsorted(every, new), np.searchsorted(every, nodes)
+    # the last one is on a node, up to rounding
+    design, fresh = part.rows({"x": np.append(new, 2.5 + 1e-15)}, {"sd(rw1(x))": 1.7})
+    mean = -np.linalg.solve(Q[np.ix_(b, b)], Q[np.ix_(b, a)])
+    np.testing.assert_allclose(design.toarray()[:-1], mean, atol=1e-10)
+    found = (fresh @ fresh.T).toarray()
+    np.testing.assert_allclose(found[:-1, :-1], np.linalg.inv(Q[np.ix_(b, b)]), atol=1e-10)
+    assert found[-1, -1] == 0.0
+
+
 def test_an_autoregression_forgets():
     part = AR1("t").prepare({"t": np.arange(4)}, Surroundings())
     values = {"sd(ar1(t))": 2.0, "rho(ar1(t))": 0.5}

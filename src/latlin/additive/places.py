@@ -18,6 +18,10 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
 
 
+#: new places in one gap that are taken together
+TOGETHER = 300
+
+
 class FieldPlace(ABC):
     """Rows over the nodes of a field."""
 
@@ -174,6 +178,22 @@ class Tensor(FieldPlace):
 
     def rows(self, frame: Any) -> sparse.csr_array:
         return row_products(self.first.rows(frame), self.second.rows(frame))
+
+
+def runs_of(gap: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Places one after the other that lie in the same gap between nodes, at most `TOGETHER` at a time.
+
+    Given the nodes, places in the same gap are dependent, others are not; each run is taken as if it were alone.
+    """
+    ends = np.flatnonzero(np.diff(gap)) + 1
+    runs = np.split(np.arange(len(gap)), ends)
+    return [run[k : k + TOGETHER] for run in runs for k in range(0, len(run), TOGETHER)]
+
+
+def square_root(covariance: Array) -> Array:
+    """R with RRᵀ = covariance, which may be singular."""
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
 def indicator(codes: NDArray[np.int64], count: int, values: Array | None = None) -> sparse.csr_array:

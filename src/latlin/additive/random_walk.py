@@ -15,13 +15,15 @@ from scipy import sparse
 from latlin.additive.by import by_level
 from latlin.additive.expression import evaluate
 from latlin.additive.intrinsic import IntrinsicPart, scaled
-from latlin.additive.places import Line
+from latlin.additive.places import Line, runs_of, square_root
 from latlin.additive.term import COEFFICIENT_SCALE, Part, PredictorRows, Surroundings, Term, Values, standard_deviation
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
 
 #: most nodes that a regular grid may have per distinct place
 FILL = 20
+#: share of a gap within which a place is on a node
+NEAR = 1e-9
 #: most steps beyond the ends for which innovations are made
 FARTHEST = 10_000
 
@@ -100,10 +102,12 @@ class RandomWalkPart(IntrinsicPart):
         x, line = self.place.values(frame), self.place
         design = self.with_trends(line.weights(x))
         beyond = None if line.period is not None else steps_beyond(line, x, self.label)
-        if beyond is None:
+        fresh = [] if beyond is None else [_innovations(steps, line.order) for steps in beyond]
+        if line.order == 1 and (bridges := _bridges(line, x)) is not None:
+            fresh.append(bridges)
+        if not fresh:
             return PredictorRows(design)
-        before, after = (_innovations(steps, line.order) for steps in beyond)
-        return PredictorRows(design, sparse.csr_array(sparse.hstack([before, after])) * self.innovation(values))
+        return PredictorRows(design, sparse.csr_array(sparse.hstack(fresh)) * self.innovation(values))
 
 
 def grid(x: Array, name: str, least: int) -> Array:
@@ -153,6 +157,25 @@ def _differences(gaps: Array, order: int, cyclic: bool) -> sparse.csr_array:
 def _null(nodes: Array, order: int, cyclic: bool) -> Array:
     constant = np.ones(len(nodes))
     return np.stack([constant, nodes - nodes.mean()]) if order == 2 and not cyclic else constant[None, :]
+
+
+def _bridges(line: Line, x: Array) -> sparse.csr_array | None:
+    """What a first-order walk does between two nodes: at shares s ≤ t of a gap the covariance is gap · s(1 − t)."""
+    nodes = line.nodes if line.period is None else np.append(line.nodes, line.nodes[0] + line.period)
+    places, which = np.unique(x, return_inverse=True)
+    widths = np.diff(nodes)
+    gap = np.clip(np.searchsorted(nodes, places) - 1, 0, len(widths) - 1)
+    share = (places - nodes[gap]) / widths[gap]
+    # places on nodes, up to rounding, and beyond the ends
+    share = np.where((share > NEAR) & (share < 1.0 - NEAR), share, 0.0)
+    if not np.any(share):
+        return None
+    units = widths / float(np.diff(line.nodes).mean())
+    roots = []
+    for run in runs_of(gap):
+        s = share[run]
+        roots.append(square_root(units[gap[run[0]]] * np.minimum.outer(s, s) * (1.0 - np.maximum.outer(s, s))))
+    return sparse.csr_array(sparse.block_diag(roots, format="csr"))[which]
 
 
 def _innovations(steps: Array, order: int) -> sparse.csr_array:

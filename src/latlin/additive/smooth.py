@@ -21,7 +21,7 @@ from scipy.special import gammainc
 
 from latlin.additive.by import by_level
 from latlin.additive.expression import evaluate
-from latlin.additive.places import check_nodes
+from latlin.additive.places import check_nodes, runs_of, square_root
 from latlin.additive.term import (
     Part,
     PartPrior,
@@ -44,8 +44,6 @@ SMOOTHNESS = {0.5: 1, 1.5: 2, 2.5: 3}
 NEAREST = {1: 1e-5, 2: 1e-3, 3: 1e-2}
 #: longest length sought, in units of the range of the data
 LONGEST = 3.0
-#: new places in one gap that are taken together
-TOGETHER = 300
 
 
 @storable
@@ -159,15 +157,9 @@ class SmoothPart(Part):
         return self._between(x, values)
 
     def _between(self, x: Array, values: Values) -> PredictorRows:
-        """Rows at any places: the process given the states at the nearest nodes, and what remains unknown.
-
-        Given the nodes, places between the same two of them are dependent, others are not. More than `TOGETHER` places
-        in one gap are taken in runs of so many, each as if it were alone.
-        """
+        """Rows at any places: the process given the states at the nearest nodes, and what remains unknown."""
         distinct, which = np.unique(x, return_inverse=True)
-        gap = np.searchsorted(self.nodes, distinct)
-        ends = np.flatnonzero(np.diff(gap)) + 1
-        runs = [run[k : k + TOGETHER] for run in np.split(distinct, ends) for k in range(0, len(run), TOGETHER)]
+        runs = [distinct[run] for run in runs_of(np.searchsorted(self.nodes, distinct))]
         designs, roots = zip(*(self._given_nodes(run, self._rate(values)) for run in runs), strict=True)
         fresh = sparse.csr_array(sparse.block_diag(roots, format="csr")) * values[self.sd.name]
         return PredictorRows(sparse.csr_array(sparse.vstack(designs, format="csr"))[which], fresh[which])
@@ -182,12 +174,11 @@ class SmoothPart(Part):
         solved = np.linalg.lstsq(S, cross.T, rcond=None)[0].T
         distance = rate * np.abs(places[:, None] - places)
         own = (transitions(distance.ravel(), K).A @ P)[:, 0, 0].reshape(distance.shape)
-        values, vectors = np.linalg.eigh(own - cross @ solved.T)
         columns = (K * np.array(seen)[:, None] + np.arange(K)).ravel()
         row = np.repeat(np.arange(len(places)), len(columns))
         table = (solved.ravel(), (row, np.tile(columns, len(places))))
         design = sparse.csr_array(table, shape=(len(places), K * len(self.nodes)))
-        return design, vectors * np.sqrt(np.maximum(values, 0.0))
+        return design, square_root(own - cross @ solved.T)
 
     def _states(self, at: NDArray[np.int64], weights: Array) -> sparse.csr_array:
         K = self.states
