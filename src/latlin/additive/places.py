@@ -17,7 +17,6 @@ from latlin.additive.frame import Column, codes_of, column
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
 
-
 #: new places in one gap that are taken together
 TOGETHER = 300
 
