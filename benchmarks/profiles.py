@@ -174,7 +174,7 @@ def mean_groups(some: Sequence[Profile]) -> dict[str, float]:
 
 
 def overview(profiles: Mapping[str, Sequence[Profile]], words: Mapping[str, Mapping[str, Any]]) -> str:
-    """A row a workload and a column a group, in per cent."""
+    """One row per workload and one column per group, in per cent."""
     shares = {stem: mean_groups(some) for stem, some in profiles.items()}
     used = [g for g in GROUPS if any(share[g] >= 0.01 for share in shares.values())]
     rows = [[words.get(stem, {}).get("title", stem), *(cent(share[g]) for g in used)] for stem, share in shares.items()]
@@ -198,7 +198,7 @@ def rates(found: Mapping[str, float]) -> list[str]:
 
 
 def methods(some: Sequence[Profile]) -> str:
-    """A row a method and a column a group, those that are nowhere above two per cent left out."""
+    """One row per method and one column per group, those that are nowhere above two per cent left out."""
     used = [g for g in GROUPS if any(p["groups"].get(g, 0.0) >= 0.02 for p in some)]
     rows = [[p["case"], p["method"], *(cent(p["groups"].get(g, 0.0)) for g in used)] for p in some]
     return table(["case", "method", *used], rows)

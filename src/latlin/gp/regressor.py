@@ -32,7 +32,7 @@ from latlin.numerics.options import whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
-from latlin.potentials.checks import told_by_rows
+from latlin.potentials.checks import naming_rows
 from latlin.potentials.families import wider_than
 from latlin.potentials.predictive import Predictive, residuals_of
 
@@ -264,7 +264,7 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
         given = (numeric("X", data.X), convertible("y", visible("y", data.y)))
         inputs, targets = validate_data(self, *given, dtype=np.float64, y_numeric=True)
         inputs, targets = summable("X", inputs), measurable("y", targets.astype(float))
-        with told_by_rows():
+        with naming_rows():
             given = (self.likelihood_params, self.fixed_likelihood)
             likelihood, rows = resolve_likelihood(self.likelihood, *given, targets)
             if data.blocks is None:

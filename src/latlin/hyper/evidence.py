@@ -266,12 +266,12 @@ def _chosen(build: Build, start: Mapping[str, float], engine: str | Engine) -> E
     model = _built(build, start)
     if not isinstance(model, LatentLinearModel):
         raise ValueError(f"build must return a LatentLinearModel, got {type(model).__name__}")
-    asked = resolve(engine)
-    if isinstance(asked, MAP):
+    requested = resolve(engine)
+    if isinstance(requested, MAP):
         raise ValueError("engine 'map' has no evidence, so nothing can be learnt by it; use 'laplace', 'ep' or 'gkl'")
-    chosen = choose(model)[0] if isinstance(asked, Auto) else asked
+    chosen = choose(model)[0] if isinstance(requested, Auto) else requested
     # a Gaussian serves to learn hyperparameters, and takes a fraction of the time
-    return GaussianKL() if isinstance(asked, Auto) and isinstance(chosen, AffineKL) else chosen
+    return GaussianKL() if isinstance(requested, Auto) and isinstance(chosen, AffineKL) else chosen
 
 
 def _built(build: Build, start: Mapping[str, float]) -> Any:

@@ -81,13 +81,13 @@ def split(model: LatentLinearModel, first: Posterior, fit: Fit, count: int) -> l
     return found
 
 
-def join_parts(first: Posterior, found: list[Partition], asked: int, started: float) -> Posterior:
+def join_parts(first: Posterior, found: list[Partition], requested: int, started: float) -> Posterior:
     """The last partition as a posterior, whose trace has the bounds of 1, 2, … parts; the first where it is alone."""
     bounds, last = np.array([partition.bound for partition in found]), found[-1]
     note = f"; with 1 to {len(found)} components the bound is {', '.join(f'{bound:.6g}' for bound in bounds)}"
     used = len(last.parts)
-    if used < asked:
-        note += f", and no gate raises it further, so {used} of {asked} were used"
+    if used < requested:
+        note += f", and no gate raises it further, so {used} of {requested} were used"
     if used == 1:
         return replace(first, message=first.message + note)
     errors = [part.bound_error for part in last.parts]
