@@ -5,18 +5,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from latlin.hyper.learn import Learnt, averaged_posterior, integrate, maximise
 from latlin.hyper.marginals import HyperparameterTable
-from latlin.hyper.space import Evaluation, Hyperparameter, Space
+from latlin.hyper.space import Evaluate, Evaluation, Hyperparameter, Space
 from latlin.inference.affine.engine import AffineKL
 from latlin.inference.engine import Engine
 from latlin.inference.evidence.gradient import PrecisionSlopes, evidence_gradient
-from latlin.inference.evidence.terms import GaussianGradient
+from latlin.inference.evidence.terms import EvidenceGradient, GaussianGradient
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.infer import Auto, choose, infer, resolve
 from latlin.inference.laplace import MAP
@@ -53,7 +52,9 @@ def evidence_slopes(build: Build, values: Mapping[str, float], posterior: Poster
         return None
 
 
-def _slope(build: Build, values: Mapping[str, float], name: str, found: Any, posterior: Posterior) -> float:
+def _slope(
+    build: Build, values: Mapping[str, float], name: str, found: EvidenceGradient, posterior: Posterior
+) -> float:
     step = STEP * max(abs(values[name]), STEP)
     ahead, behind = (build(**{**values, name: values[name] + sign * step}) for sign in (1.0, -1.0))
     total = 0.0
@@ -103,7 +104,7 @@ def _refuse_movement(after: object, before: object, allowed: set[str]) -> None:
             raise _Unknown
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: object, b: object) -> bool:
     if a is b:
         return True
     if sparse.issparse(a) and sparse.issparse(b):
@@ -248,10 +249,10 @@ def _result(learnt: Learnt, hessian: Array | None) -> LearntModel:
     return LearntModel(learnt.values, posterior, hessian, learnt.table, learnt.log_evidence, learnt.message)
 
 
-def _evaluation(build: Build, start: Mapping[str, float], engine: str | Engine) -> Any:
+def _evaluation(build: Build, start: Mapping[str, float], engine: str | Engine) -> Evaluate:
     chosen = _chosen(build, start, engine)
 
-    def evaluate(values: dict[str, float], before: Any, slopes: bool) -> Evaluation:
+    def evaluate(values: dict[str, float], before: Posterior | None, slopes: bool) -> Evaluation:
         posterior = infer(build(**values), chosen, start=before)
         gradient = evidence_slopes(build, values, posterior) if slopes else None
         return Evaluation(posterior.log_evidence, gradient, posterior)
@@ -274,7 +275,7 @@ def _chosen(build: Build, start: Mapping[str, float], engine: str | Engine) -> E
     return GaussianKL() if isinstance(requested, Auto) and isinstance(chosen, AffineKL) else chosen
 
 
-def _built(build: Build, start: Mapping[str, float]) -> Any:
+def _built(build: Build, start: Mapping[str, float]) -> object:
     """The first model; its numbers may be too large for it, and its names others."""
     try:
         inspect.signature(build).bind(**start)

@@ -20,12 +20,11 @@ from latlin.potentials.beta import Beta
 from latlin.potentials.beta_binomial import BetaBinomial
 from latlin.potentials.binomial import Binomial
 from latlin.potentials.gamma import Gamma
-from latlin.potentials.gaussian import Gaussian
+from latlin.potentials.gaussian import Gaussian, LogNormal
 from latlin.potentials.generalised_poisson import GeneralisedPoisson
 from latlin.potentials.huber import Huber
 from latlin.potentials.inverse_gaussian import InverseGaussian
 from latlin.potentials.laplace import AsymmetricLaplace, Laplace
-from latlin.potentials.log_normal import LogNormal
 from latlin.potentials.logistic import Logistic
 from latlin.potentials.logit import Logit
 from latlin.potentials.negative_binomial import NegativeBinomial
