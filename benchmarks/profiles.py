@@ -255,9 +255,9 @@ logarithms and the like on arrays, *copies* make or move arrays, *validation* ch
 calls, loops, small objects, and arrays so small that Python is most of their price."""
 
 LIMITS = """Where the machine sets the limit, this is how much of it was reached on one thread: flops that the method
-cannot do without (products of matrices and factorisations, counted by formulas in the benchmark) per second of processor
-time, over the rate of a product of 1500 × 1500 matrices; for streams, bytes that must be read and written, over the
-rate of a copy."""
+cannot do without (products of matrices and factorisations, counted by formulas in the benchmark) per second of
+processor time, over the rate of a product of 1500 × 1500 matrices; for streams, bytes that must be read and written,
+over the rate of a copy."""
 
 
 if __name__ == "__main__":

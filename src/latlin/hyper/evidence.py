@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -104,7 +105,7 @@ def _refuse_movement(after: object, before: object, allowed: set[str]) -> None:
             raise _Unknown
 
 
-def _same(a: object, b: object) -> bool:
+def _same(a: Any, b: Any) -> bool:
     if a is b:
         return True
     if sparse.issparse(a) and sparse.issparse(b):
