@@ -351,7 +351,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
 
     def predict(self, frame: Any, *, marginal: Any = None, return_std: bool = False) -> Any:
         """The expected response of each row: of a binomial response the expected share of successes, of ordered classes
-        the expected number of the class, counted from zero.
+        the expected number of the class, counted from zero, of a model of a quantile (`AsymmetricLaplace`) that one.
 
         Parameters
         ----------
