@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from scipy.special import logsumexp, ndtr
 from scipy.stats import norm
+from sklearn.exceptions import NotFittedError
 
 from latlin import potentials
 from latlin.additive import AdditiveModel
@@ -182,6 +183,9 @@ def test_numbers_that_are_recorded_from_zero_on():
     learnt = AdditiveModel("y ~ x", cut, hyperparameters="maximise").fit(frame)
     assert 0.5 < learnt.hyperparameters_["sigma"]["mean"] < 0.9
     assert np.all(learnt.predict_interval(frame) >= 0.0)
+    for unfitted in (AdditiveModel.predict_interval, AdditiveModel.quantile_residuals):
+        with pytest.raises(NotFittedError):
+            unfitted(AdditiveModel("y ~ x", cut), frame)
     assert np.abs(learnt.quantile_residuals(frame)).max() < 4.0
     plain = AdditiveModel("y ~ x", hyperparameters="maximise").fit(frame)
     assert plain.effects()["x"]["mean"] < learnt.effects()["x"]["mean"] - 0.1
