@@ -281,7 +281,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
             if part.label == (name or "fixed"):
                 return self._placed(part.report(), span), list(part.names)
         if name is None:
-            raise ValueError("this model has no coefficients besides those of its terms: name one of them")
+            return sparse.csr_array((0, spans_of(self._parts)[-1].stop)), []
         frame = self._frame if frame is None else frame
         if frame is None:
             raise ValueError(f"effects of the column {name!r} average over rows of a table: give frame=")
