@@ -14,6 +14,7 @@ from scipy import sparse
 
 from latlin.additive.expression import evaluate
 from latlin.additive.family import LearntParameter, ObservedResponse, ResponseFamily, observe
+from latlin.additive.fixed import Fixed
 from latlin.additive.formula import Formula
 from latlin.additive.frame import column, names_of_columns, some_rows
 from latlin.additive.places import side_by_side
@@ -295,7 +296,9 @@ def make_problem(
     offset = offset_of(read, frame, some_rows(frame))
     unit = family.unit(observed, offset)
     around = Surroundings(unit, family.centre(observed, offset), graph, priors)
-    parts = tuple(term.prepare(frame, around) for term in read.terms)
+    fixed = tuple(term.prepare(frame, around) for term in read.terms if isinstance(term, Fixed))
+    around = replace(around, coefficients=tuple(name for part in fixed for name in part.names))
+    parts = (*fixed, *(term.prepare(frame, around) for term in read.terms if not isinstance(term, Fixed)))
     labels = [part.label for part in parts]
     if len(set(labels)) < len(labels):
         twice = next(label for label in labels if labels.count(label) > 1)
