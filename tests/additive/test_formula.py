@@ -81,6 +81,9 @@ def test_responses():
         ("y ~ + + x", "missing before"),
         ("y ~ s(t, wrong=3)", "is not a term"),
         ("y ~ 0", "no terms"),
+        ("y ~ .", "name the columns"),
+        ("y ~ (1 + x | g) + (1 | g)", "the group g is there twice"),
+        ("y ~ (1 + x | g) + (0 + z | g)", "the group g is there twice"),
         ("y | se(s) | se(t) ~ x", "the response must be"),
         ("y | other(s) ~ x", "after 'y"),
         ("cbind(a) ~ x", "two columns"),
@@ -220,3 +223,29 @@ def test_functions_may_have_numpys_name_before_them():
     assert read == read_formula("log(y) ~ log(x + 1) + sqrt(z) + (1 | g) + offset(log(days))")
     with pytest.raises(ValueError, match="'load' in"):
         AdditiveModel("y ~ np.load(x)").fit({"y": [1.0, 2.0], "x": [1.0, 2.0]})
+
+
+def test_effects_of_groups_that_are_written_one_by_one_are_not_correlated():
+    assert read_formula("y ~ (1 | g) + x + (0 + x | g) + (0 + z | g)") == read_formula("y ~ x + (1 + x + z || g)")
+    assert read_formula("y ~ (0 + x | g) + (1 | h)").terms[1:] == (Group("g", "x", intercept=False), Group("h"))
+
+
+@pytest.mark.parametrize("make", ["pandas", "dict"])
+def test_backquotes_hold_names_that_are_none_of_python(make):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    columns = {"y": rng.normal(size=30), "rain (mm)": rng.normal(size=30), "home town": np.resize(list("abc"), 30)}
+    plain = {"y": columns["y"], "rain": columns["rain (mm)"], "town": columns["home town"]}
+    frame = pandas.DataFrame(columns) if make == "pandas" else columns
+    options = {"hyperparameters": "fixed"}
+    for written, simple in (
+        ("`rain (mm)` + (1 | `home town`)", "rain + (1 | town)"),
+        ("`home town` * `rain (mm)` + s(`rain (mm)`, k=6)", "town * rain + s(rain, k=6)"),
+        ("C(`home town`):I(`rain (mm)`**2)", "C(town):I(rain**2)"),
+    ):
+        quoted = AdditiveModel(f"`y` ~ {written}", **options).fit(frame)
+        expected = AdditiveModel(f"y ~ {simple}", **options).fit(plain)
+        assert quoted.log_evidence_ == pytest.approx(expected.log_evidence_, abs=1e-9)
+        np.testing.assert_allclose(quoted.predict(frame), expected.predict(plain), atol=1e-9)
+    with pytest.raises(ValueError, match="no column 'rain_cm'; it has y, rain"):
+        AdditiveModel("y ~ `rain (cm)`").fit(frame)

@@ -292,6 +292,21 @@ def test_predictions_know_unseen_groups_and_average_over_seen_ones():
     np.testing.assert_allclose([low, high], np.quantile(draws[:, :2], [0.1, 0.9], axis=0), atol=0.1)
 
 
+def test_labels_of_another_kind_are_not_taken_for_new_groups():
+    model = AdditiveModel("y ~ (1 | area)", hyperparameters="fixed").fit(table())
+    assert model.predict({"area": [1.0, 3.0]}) == pytest.approx(model.predict({"area": [1, 3]}))
+    with pytest.raises(ValueError, match="holds the label '3', and 3 in training"):
+        model.predict({"area": ["new", "3"]})
+    assert model.predict({"area": ["new"]}) == pytest.approx(model.predict({"area": [77]}))
+
+
+def test_a_model_without_coefficients_has_a_summary():
+    model = AdditiveModel("y ~ 0 + (1 | g)", hyperparameters="fixed").fit(table())
+    assert len(model.effects()) == 0
+    assert "log evidence" in repr(model.summary())
+    assert model.effects().to_frame().shape == (0, 5)
+
+
 def test_counts_are_predicted_by_their_mean_and_drawn_as_counts():
     frame = table(80, seed=5)
     frame["count"] = np.random.default_rng(0).negative_binomial(2, 0.4, 80)
@@ -355,6 +370,7 @@ def test_variance_of_noise_has_all_that_the_family_adds(family, numbers, varianc
         ({"formula": "y ~ x", "priors": {"x": -1.0}}, "standard deviation"),
         ({"formula": "y ~ (1 | g)", "priors": {"sd(g)": "wide"}}, "latlin.priors or a number"),
         ({"formula": "y ~ (1 | g) + (1 | g)"}, "there twice"),
+        ({"response": "y", "terms": [Group("g"), Group("g", "x")]}, "there twice"),
         ({"formula": "y ~ x", "hyperparameters": "guess"}, "hyperparameters must be one of"),
         ({"formula": "sex ~ x"}, "takes two of them"),
         ({"formula": "y | trials(count) ~ x"}, "has no trials"),

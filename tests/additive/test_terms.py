@@ -150,6 +150,43 @@ def test_a_smooth_between_its_places_is_the_process_given_them(smoothness):
     np.testing.assert_allclose(np.asarray(design @ S[:, :: part.states]), kernel, atol=1e-6)
 
 
+@pytest.mark.parametrize("smoothness", [0.5, 1.5, 2.5])
+def test_new_places_of_a_smooth_belong_together(smoothness):
+    from sklearn.gaussian_process.kernels import Matern
+
+    part = Smooth("x", smoothness).prepare({"x": [0.0, 0.3, 1.0, 1.7, 4.0]}, Surroundings())
+    values = {"sd(gp(x))": 1.4, "length(gp(x))": 0.9}
+    # three beyond the end, two in one gap, and one of them twice
+    new = np.array([4.5, 2.2, 5.0, 2.9, -1.0, 4.8, 2.2])
+    design, fresh = part.rows({"x": new}, values)
+    S = np.linalg.inv(part.prior(values).precision.toarray())
+    found = design @ S @ design.T.toarray() + (fresh @ fresh.T).toarray()
+    np.testing.assert_allclose(found, 1.4**2 * Matern(length_scale=0.9, nu=smoothness)(new[:, None]), atol=1e-6)
+
+
+@pytest.mark.parametrize("period", [2, 3, 4])
+def test_a_season_goes_on_beyond_both_ends(period):
+    """As the same field on a longer line, given its middle: mean −Q_bb⁻¹Q_ba x_a and covariance Q_bb⁻¹."""
+    n, more = 9, 6
+    part = Seasonal("t", period).prepare({"t": np.arange(n)}, Surroundings())
+    values = {"sd(seasonal(t))": 1.7}
+    every = np.arange(-more, n + more)
+    sums = np.array([(every >= i) & (every < i + period) for i in every[: len(every) - period + 1]], float)
+    Q = sums.T @ sums * part.structure.factor / 1.7**2
+    seen = (every >= 0) & (every < n)
+    design, fresh = part.rows({"t": every[~seen]}, values)
+    mean = -np.linalg.solve(Q[np.ix_(~seen, ~seen)], Q[np.ix_(~seen, seen)])
+    np.testing.assert_allclose(design.toarray()[:, :n], mean, atol=1e-10)
+    np.testing.assert_allclose((fresh @ fresh.T).toarray(), np.linalg.inv(Q[np.ix_(~seen, ~seen)]), atol=1e-9)
+    # patterns repeat
+    patterns = design.toarray()[:, n:]
+    inside = part.rows({"t": every[~seen] % period + period}, values).design.toarray()[:, n:]
+    np.testing.assert_allclose(patterns, inside, atol=1e-9)
+    half = part.rows({"t": [n + 0.5]}, values)
+    steps = part.rows({"t": [n, n + 1]}, values)
+    np.testing.assert_allclose(half.design.toarray()[0], steps.design.toarray().mean(axis=0), atol=1e-12)
+
+
 def test_close_places_of_a_smooth_do_no_harm():
     part = Smooth("x", 2.5).prepare({"x": [0.0, 1e-3, 0.012, 1.0]}, Surroundings())
     assert len(part.nodes) == 3
@@ -180,6 +217,13 @@ def test_an_autoregression_forgets():
     assert fresh.multiply(fresh).sum() == pytest.approx(4.0 * (1 - 0.5**4))
     S = np.linalg.inv(part.prior(values).precision.toarray())
     np.testing.assert_allclose(S, 4.0 * linalg.toeplitz(0.5 ** np.arange(4)), rtol=1e-10)
+
+
+@pytest.mark.parametrize("term", [RandomWalk("t"), AR1("t"), Seasonal("t", 3)])
+def test_places_too_far_beyond_an_end_are_named(term):
+    part = term.prepare({"t": np.arange(9)}, Surroundings())
+    with pytest.raises(ValueError, match=r"'t' lies up to 1e\+06 steps beyond the places of"):
+        part.rows({"t": [1e6 + 8]}, somewhere(part))
 
 
 def test_unseen_groups_have_the_variance_of_groups():

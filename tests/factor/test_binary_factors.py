@@ -227,6 +227,9 @@ def test_all_eight_features_are_found(seed):
     which = [int(np.argmin(((f - model.components_) ** 2).sum(axis=1))) for f in features()]
     assert np.mean((model.transform(x)[:, which] > 0.5) == on) > 0.995
     np.testing.assert_allclose(model.probabilities_[which], on.mean(axis=0), atol=0.01)
+    assert np.array_equal(model.cut_features()[which], features() > 0.5)
+    model.components_ *= -3.0
+    assert np.array_equal(model.cut_features(0.6)[which], features() > 0.5)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -281,6 +284,7 @@ def test_noise_alone_has_no_factor():
     model = BinaryFactorAnalysis(5, random_state=0).fit(x)
     assert model.n_active_ == 0
     assert model.transform(x).shape == (300, 0)
+    assert model.cut_features().shape == (0, 4)
     noise = (x**2).mean()
     expected = multivariate_normal(np.zeros(4), noise).logpdf(x)
     np.testing.assert_allclose(model.score_samples(x), expected, rtol=1e-12)
@@ -367,3 +371,5 @@ def test_bad_data_are_named():
     model = BinaryFactorAnalysis(3, n_init=1, random_state=0).fit(toy())
     with pytest.raises(ValueError, match="S must have"):
         model.inverse_transform(np.ones((2, 9)))
+    with pytest.raises(ValueError, match="level must be a number above 0 and below 1, got 1"):
+        model.cut_features(1)

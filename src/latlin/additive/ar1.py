@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from latlin.additive.by import By, by_level
+from latlin.additive.by import by_level
 from latlin.additive.expression import evaluate
 from latlin.additive.places import Line
-from latlin.additive.random_walk import grid
+from latlin.additive.random_walk import grid, steps_beyond
 from latlin.additive.term import (
     Part,
     PartPrior,
@@ -56,17 +56,19 @@ class AR1(Term):
         return f"ar1({self.column})"
 
     def prepare(self, frame: Any, around: Surroundings) -> Part:
+        return by_level(self.by, frame, around, self._field)
+
+    def _field(self, frame: Any, around: Surroundings) -> Part:
         nodes = grid(evaluate(self.column, frame), self.label, 2)
         gaps = np.diff(nodes)
         if np.ptp(gaps) > 1e-6 * gaps.mean():
             raise ValueError(f"{self.label} needs times on a regular grid; gp({self.column}) takes any")
-        part = AR1Part(
+        return AR1Part(
             self.label,
             Line(self.column, nodes),
             standard_deviation(f"sd({self.label})", around.unit),
             Hyperparameter(f"rho({self.label})", 0.5, Correlation(1.0), (-1.0, 1.0), (-0.9999, 0.9999)),
         )
-        return by_level(By(self.by), part, frame)
 
 
 @storable
@@ -88,17 +90,15 @@ class AR1Part(Part):
         return (self.sd, self.rho)
 
     def rows(self, frame: Any, values: Values) -> PredictorRows:
-        x, nodes = self.place.values(frame), self.place.nodes
-        step = float(np.diff(nodes).mean())
-        design = self.place.weights(x)
-        beyond = np.maximum(x - nodes[-1], 0.0) + np.maximum(nodes[0] - x, 0.0)
-        if not np.any(beyond > 0.0):
+        x = self.place.values(frame)
+        design, beyond = self.place.weights(x), steps_beyond(self.place, x, self.label)
+        if beyond is None:
             return PredictorRows(design)
         sd, rho = values[self.sd.name], values[self.rho.name]
         # k steps away: mean ρᵏ x_end and variance sd²(1 − ρ²ᵏ)
-        decay = np.sign(rho) ** np.round(beyond / step) * np.abs(rho) ** (beyond / step)
-        later = _going_on((x - nodes[-1]) / step, rho)
-        earlier = _going_on((nodes[0] - x) / step, rho)
+        steps = beyond[0] + beyond[1]
+        decay = np.sign(rho) ** np.round(steps) * np.abs(rho) ** steps
+        earlier, later = (_going_on(part, rho) for part in beyond)
         fresh = sparse.csr_array(sparse.hstack([earlier, later])) * (sd * np.sqrt(1.0 - rho**2))
         return PredictorRows(sparse.csr_array(sparse.diags_array(decay) @ design), fresh)
 
@@ -128,7 +128,7 @@ def _tridiagonal(n: int, corner: float, middle: float, beside: float) -> sparse.
 
 def _going_on(steps: Array, rho: float) -> sparse.csr_array:
     """Rows over innovations: after k steps Σ_{j≤k} ρ^{k−j} z_j; nothing where steps ≤ 0."""
-    k = np.round(np.maximum(steps, 0.0))
+    k = np.round(steps)
     j = np.arange(1, int(k.max(initial=0.0)) + 1)
     age = k[:, None] - j
     return sparse.csr_array(np.where(age >= 0, rho ** np.maximum(age, 0.0), 0.0))

@@ -18,11 +18,21 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from latlin.additive.by import By, by_level
+from latlin.additive.by import by_level
 from latlin.additive.frame import codes_of, column
 from latlin.additive.intrinsic import IntrinsicPart, ScaledPrecision, scaled
 from latlin.additive.places import FieldPlace, LabelPlace
-from latlin.additive.term import Part, PartPrior, PredictorRows, Slope, Surroundings, Term, Values, standard_deviation
+from latlin.additive.term import (
+    COEFFICIENT_SCALE,
+    Part,
+    PartPrior,
+    PredictorRows,
+    Slope,
+    Surroundings,
+    Term,
+    Values,
+    standard_deviation,
+)
 from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.stored import storable
@@ -149,17 +159,19 @@ class Besag(Term):
         return f"besag({self.column})"
 
     def prepare(self, frame: Any, around: Surroundings) -> Part:
+        return by_level(self.by, frame, around, self._field)
+
+    def _field(self, frame: Any, around: Surroundings) -> Part:
         graph = _known(self, frame, around)
-        part = IntrinsicPart(
+        return IntrinsicPart(
             self.label,
             LabelPlace(self.column, graph.labels),
             graph_structure(graph),
             np.zeros((0, len(graph.labels))),
             (),
-            1.0,
+            COEFFICIENT_SCALE * around.unit,
             standard_deviation(f"sd({self.label})", around.unit),
         )
-        return by_level(By(self.by), part, frame)
 
 
 @storable

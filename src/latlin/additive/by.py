@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from latlin.additive.expression import evaluate, is_name
 from latlin.additive.frame import Column, codes_of, column, is_labelled, levels_of
+from latlin.additive.intrinsic import IntrinsicPart
 from latlin.additive.places import indicator, row_products
-from latlin.additive.term import Part, PartPrior, PredictorRows, Slope, Values
+from latlin.additive.term import Part, PartPrior, PredictorRows, Slope, Surroundings, Values
 from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
 
 
-class By(NamedTuple):
-    """The column that a field interacts with; None for none."""
+def by_level(by: str | None, frame: Any, around: Surroundings, field: Callable[[Any, Surroundings], Part]) -> Part:
+    """The field itself, a copy of it per label of `by`, or the field multiplied by the numbers of `by`.
 
-    column: str | None
-
-
-def by_level(by: By, part: Part, frame: Any) -> Part:
-    """The part itself, a copy of it per label, or the part multiplied by a number."""
-    if by.column is None:
-        return part
-    if is_name(by.column) and is_labelled(frame, by.column):
-        return CopiedPart(part, by.column, levels_of(column(frame, by.column), f"column {by.column!r}"))
-    return MultipliedPart(part, by.column)
+    A field that numbers multiply is in units of the predictor per unit of these. It is a coefficient that varies, so
+    that it has a mean of its own unless there is a coefficient of `by` already.
+    """
+    if by is None:
+        return field(frame, around)
+    if is_name(by) and is_labelled(frame, by):
+        return CopiedPart(field(frame, around), by, levels_of(column(frame, by), f"column {by!r}"))
+    size = float(np.sqrt(np.mean(evaluate(by, frame) ** 2))) or 1.0
+    part = field(frame, replace(around, unit=around.unit / size))
+    if isinstance(part, IntrinsicPart) and by not in around.coefficients:
+        part = part.with_mean()
+    return MultipliedPart(part, by)
 
 
 def _renamed(hyper: Hyperparameter, old: str, new: str) -> Hyperparameter:

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from latlin.additive.expression import CODINGS, check_coding, evaluate, is_function, is_name, variables
-from latlin.additive.frame import Column, codes_of, column, is_labelled, n_rows, ordered_levels
+from latlin.additive.frame import Column, codes_of, column, is_labelled, n_rows, name_of, ordered_levels
 from latlin.additive.places import indicator, row_products, side_by_side
 from latlin.numerics.arrays import visible
 from latlin.numerics.stored import storable, storable_as
@@ -260,7 +260,7 @@ def _table(frame: Any, sources: tuple[str, ...]) -> Any:
         # with the categories of its columns
         for name in sources:
             visible(f"column {name!r}", column(frame, name))
-        table = frame[list(sources)].reset_index(drop=True)
+        table = frame[[name_of(frame, name) for name in sources]].reset_index(drop=True).set_axis([*sources], axis=1)
     else:
         table = pandas.DataFrame({name: column(frame, name) for name in sources}, index=range(n_rows(frame)))
     gaps = table.isna().sum()

@@ -75,7 +75,7 @@ class Effects:
             import pandas
         except ImportError as error:
             raise ImportError("to_frame() needs pandas: pip install 'latlin[formula]'") from error
-        return pandas.DataFrame(self.rows).set_index("name")
+        return pandas.DataFrame(self.rows, columns=["name", *COLUMNS] if not self.rows else None).set_index("name")
 
     to_pandas = to_frame
 
@@ -113,6 +113,8 @@ def effects_of(
     posterior: Posterior, rows: sparse.csr_array, names: list[str], coverage: float, title: str = "", note: str = ""
 ) -> Effects:
     """Linear functions of the coefficients, one row each."""
+    if not names:
+        return Effects([], coverage, title, note)
     at = posterior.project(rows)
     sd = np.sqrt(np.maximum(at.variance, 0.0))
     mean = np.asarray(at.mean)

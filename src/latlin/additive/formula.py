@@ -15,6 +15,7 @@ from typing import Any
 from latlin.additive.ar1 import AR1
 from latlin.additive.besag import BYM2, Besag
 from latlin.additive.fixed import Fixed
+from latlin.additive.frame import writable
 from latlin.additive.group import Group
 from latlin.additive.lattice import Lattice
 from latlin.additive.random_walk import RandomWalk
@@ -97,8 +98,8 @@ TERMS: dict[str, Callable[..., Term]] = {
 }
 
 
-#: what users of other packages write before a function
-NUMPY = re.compile(r"\b(?:np|numpy)\.(?=\w+\()")
+#: what users of other packages write before a function; names of columns that are no names of Python
+NUMPY, QUOTED = re.compile(r"\b(?:np|numpy)\.(?=\w+\()"), re.compile(r"`([^`]+)`")
 
 
 def read_formula(text: str) -> Formula:
@@ -107,10 +108,13 @@ def read_formula(text: str) -> Formula:
     >>> read = read_formula("y ~ x + (1 | g) + offset(log(days))")
     >>> read.terms, read.offsets
     ((Fixed('x'), Group('g')), ('log(days)',))
+    >>> read_formula("y ~ `rain (mm)` + (1 | `home town`)").terms
+    (Fixed('rain_mm'), Group('home_town'))
     """
-    if not isinstance(text, str) or text.count("~") != 1:
+    plain = NUMPY.sub("", QUOTED.sub(lambda name: writable(name[1]), text)) if isinstance(text, str) else ""
+    if plain.count("~") != 1:
         raise ValueError(f"a formula has one ~ between response and terms, as in 'y ~ x + (1 | g)', got {text!r:.100}")
-    left, right = NUMPY.sub("", text).split("~")
+    left, right = plain.split("~")
     terms: list[Term] = []
     offsets: list[str] = []
     pieces: list[str] = []
@@ -120,6 +124,8 @@ def read_formula(text: str) -> Formula:
             intercept = (piece == "1") == (sign == "+")
         elif sign == "-":
             raise ValueError(f"only the intercept can be taken off a formula (- 1), got '- {piece}'")
+        elif piece == ".":
+            raise ValueError("'.' does not stand for all other columns here: name the columns")
         elif piece.startswith("offset(") and piece.endswith(")"):
             offsets.append(piece[len("offset(") : -1].strip())
         elif groups := _groups(piece):
@@ -128,7 +134,7 @@ def read_formula(text: str) -> Formula:
             terms.append(term)
         else:
             pieces.append(piece)
-    read = _with_coefficients(f"the formula {text!r}", pieces, intercept, terms)
+    read = _with_coefficients(f"the formula {text!r}", pieces, intercept, together(terms))
     return Formula(read_response(left), read, tuple(offsets))
 
 
@@ -179,6 +185,36 @@ def _groups(piece: str) -> list[Term]:
         Group(names if len(names) > 1 else names[0], slopes, intercept=intercept, correlated=correlated)
         for names in columns
     ]
+
+
+def together(terms: Sequence[Term]) -> list[Term]:
+    """Effects of the same groups that were written one by one, which are not correlated, as one term.
+
+    >>> together(read_formula("y ~ (1 | g) + (0 + x | g)").terms[1:])
+    [Group('g', slopes=('x',), correlated=False)]
+    """
+    found: list[Term] = []
+    for term in terms:
+        same = [k for k, one in enumerate(found) if isinstance(one, Group) and one.label == term.label]
+        if not same or not isinstance(term, Group):
+            found.append(term)
+            continue
+        before = found[same[0]]
+        assert isinstance(before, Group)
+        apart = {*before.slopes}.isdisjoint(term.slopes) and not (before.intercept and term.intercept)
+        if not (apart and _uncorrelated(before) and _uncorrelated(term)):
+            raise ValueError(
+                f"the group {term.label} is there twice: write its effects as one term, such as "
+                f"(1 + x | {term.label}), or (1 + x || {term.label}) without correlations"
+            )
+        slopes, intercept = (*before.slopes, *term.slopes), before.intercept or term.intercept
+        found[same[0]] = Group(term.columns, slopes, intercept=intercept, correlated=False)
+    return found
+
+
+def _uncorrelated(group: Group) -> bool:
+    """Whether no two effects of a group are correlated."""
+    return not group.correlated or len(group.slopes) + group.intercept == 1
 
 
 def _term(piece: str) -> Term | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from numbers import Number
 from typing import Any
 
@@ -14,14 +15,30 @@ from latlin.numerics.arrays import Array, measurable, visible
 Column = NDArray[Any]
 
 
+def writable(name: str) -> str:
+    """How formulas hold the name of a column.
+
+    >>> writable("rain (mm)")
+    'rain_mm'
+    """
+    return re.sub(r"\W+", "_", name).strip("_")
+
+
+def name_of(frame: Any, name: str) -> str:
+    """The column that is meant: the one of this name, or the only one whose name is written so in formulas."""
+    names = names_of_columns(frame)
+    alike = [] if name in names else [other for other in names if writable(other) == name]
+    return alike[0] if len(alike) == 1 else name
+
+
 def column(frame: Any, name: str) -> NDArray[Any]:
     """A column as an array, or a ValueError that names what there is."""
     try:
         values = frame[name]
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise ValueError(f"the table has no column {name!r}; it has {_listed(frame)}") from error
     except Exception as error:
-        # other kinds of frames have their own errors for a missing column
+        # every kind of frame has its own error for a missing column
+        if (meant := name_of(frame, name)) != name:
+            return column(frame, meant)
         if name in names_of_columns(frame):
             raise
         raise ValueError(f"the table has no column {name!r}; it has {_listed(frame)}") from error
@@ -38,7 +55,7 @@ def column(frame: Any, name: str) -> NDArray[Any]:
 
 def has_column(frame: Any, name: str) -> bool:
     """Whether a table has this column."""
-    return name in names_of_columns(frame)
+    return name_of(frame, name) in names_of_columns(frame)
 
 
 def with_column(frame: Any, name: str, values: Any) -> Any:
@@ -123,7 +140,7 @@ def ordered_levels(frame: Any, name: str) -> Column:
 
 def _categories(frame: Any, name: str) -> Any:
     """The categories that a column declares, or None."""
-    values = frame[name]
+    values = frame[name_of(frame, name)]
     found = getattr(getattr(values, "cat", values), "categories", None)
     return None if callable(found) else found
 
@@ -146,6 +163,23 @@ def codes_of(values: NDArray[Any], levels: NDArray[Any], name: str) -> NDArray[n
         found = np.array([place.get(label, -1) for label in distinct.tolist()], dtype=np.int64)
         return np.asarray(found[inverse])
     return np.array([place.get(label, -1) for label in values.tolist()], dtype=np.int64)
+
+
+def refuse_other_kinds(unseen: NDArray[Any], levels: NDArray[Any], name: str) -> None:
+    """Labels that are not known only because they are texts and the known ones numbers, or the other way round.
+
+    >>> refuse_other_kinds(np.array(["1", "new"]), np.array([1, 2]), "g")
+    Traceback (most recent call last):
+    ...
+    ValueError: column 'g' holds the label '1', and 1 in training: make texts or numbers of both
+    """
+    texts = {_text(label): label for label in levels.tolist()}
+    for label in dict.fromkeys(unseen.tolist()):
+        known = texts.get(_text(label), label)
+        if isinstance(known, str) != isinstance(label, str):
+            raise ValueError(
+                f"column {name!r} holds the label {label!r}, and {known!r} in training: make texts or numbers of both"
+            )
 
 
 def _narrow_span(values: NDArray[Any]) -> tuple[int, int] | None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.additive.coding import TableCoding, coding_of
-from latlin.additive.frame import Column, codes_of, joined, levels_of
+from latlin.additive.frame import Column, codes_of, joined, levels_of, refuse_other_kinds
 from latlin.additive.places import indicator, row_products
 from latlin.additive.term import (
     Part,
@@ -183,6 +183,7 @@ class GroupPart(Part):
         design = row_products(indicator(codes, len(self.levels)), Z)
         if np.all(codes >= 0):
             return PredictorRows(design)
+        refuse_other_kinds(labels[codes < 0], self.levels, self.label)
         return PredictorRows(design, self._fresh(labels, Z, codes < 0, values))
 
     def apart(self, frame: Any, values: Values) -> PredictorRows:

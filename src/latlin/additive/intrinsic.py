@@ -7,8 +7,8 @@ normal prior, so that the whole prior is proper and its evidence can be compared
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -221,6 +221,17 @@ class IntrinsicPart(Part):
         if not len(self.trends):
             return rows
         return sparse.csr_array(sparse.hstack([rows, sparse.csr_array(rows @ self.trends.T)]))
+
+    def with_mean(self) -> Self:
+        """The field with a coefficient for its mean, where its precision leaves that open."""
+        null, ones = self.structure.null, np.ones(self.structure.size)
+        if not np.allclose(null.T @ (null @ ones), ones):
+            return self
+        return replace(self, trends=np.vstack([ones, self.trends]), trend_names=("mean", *self.trend_names))
+
+    def innovation(self, values: Values) -> float:
+        """The standard deviation of one difference or sum that the precision penalises, scaled as R is."""
+        return values[self.sd.name] / float(np.sqrt(self.structure.factor))
 
     def prior(self, values: Values) -> PartPrior:
         sd, count = values[self.sd.name], len(self.trends)

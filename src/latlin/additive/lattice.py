@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from latlin.additive.by import By, by_level
+from latlin.additive.by import by_level
 from latlin.additive.expression import evaluate
 from latlin.additive.intrinsic import IntrinsicPart, scaled
 from latlin.additive.places import FieldPlace, indicator
-from latlin.additive.term import Part, Surroundings, Term, standard_deviation
+from latlin.additive.term import COEFFICIENT_SCALE, Part, Surroundings, Term, standard_deviation
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.numerics.stored import storable
@@ -64,6 +64,9 @@ class Lattice(Term):
         return f"lattice({self.row}, {self.column})"
 
     def prepare(self, frame: Any, around: Surroundings) -> Part:
+        return by_level(self.by, frame, around, self._field)
+
+    def _field(self, frame: Any, around: Surroundings) -> Part:
         shape = self.shape or tuple(int(evaluate(source, frame).max()) + 1 for source in (self.row, self.column))
         height, width = shape
         if height * width > MOST_CELLS:
@@ -75,16 +78,15 @@ class Lattice(Term):
         R = sparse.csc_array(R if self.order == 1 else R @ R)
         place = GridCells(self.row, self.column, height, width)
         place.rows(frame)
-        part = IntrinsicPart(
+        return IntrinsicPart(
             self.label,
             place,
             scaled(R, np.ones((1, height * width))),
             np.zeros((0, height * width)),
             (),
-            1.0,
+            COEFFICIENT_SCALE * around.unit,
             standard_deviation(f"sd({self.label})", around.unit),
         )
-        return by_level(By(self.by), part, frame)
 
 
 @storable

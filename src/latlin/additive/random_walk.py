@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from latlin.additive.by import By, by_level
+from latlin.additive.by import by_level
 from latlin.additive.expression import evaluate
 from latlin.additive.intrinsic import IntrinsicPart, scaled
 from latlin.additive.places import Line
@@ -67,6 +67,9 @@ class RandomWalk(Term):
         return f"rw{self.order}({self.column})"
 
     def prepare(self, frame: Any, around: Surroundings) -> Part:
+        return by_level(self.by, frame, around, self._field)
+
+    def _field(self, frame: Any, around: Surroundings) -> Part:
         nodes = grid(evaluate(self.column, frame), self.label, 3 if self.order == 2 or self.cyclic else 2)
         gaps = np.diff(nodes)
         period = float(nodes[-1] - nodes[0] + gaps.mean()) if self.cyclic else None
@@ -75,7 +78,7 @@ class RandomWalk(Term):
         structure = scaled(differences.T @ differences, _null(nodes, self.order, self.cyclic))
         has_slope = self.order == 2 and not self.cyclic
         trends = ((nodes - nodes.mean()) / nodes.std())[None, :] if has_slope else np.zeros((0, len(nodes)))
-        part = RandomWalkPart(
+        return RandomWalkPart(
             self.label,
             Line(self.column, nodes, self.order, period),
             structure,
@@ -84,7 +87,6 @@ class RandomWalk(Term):
             COEFFICIENT_SCALE * around.unit,
             standard_deviation(f"sd({self.label})", around.unit),
         )
-        return by_level(By(self.by), part, frame)
 
 
 @storable
@@ -97,20 +99,11 @@ class RandomWalkPart(IntrinsicPart):
     def rows(self, frame: Any, values: Values) -> PredictorRows:
         x, line = self.place.values(frame), self.place
         design = self.with_trends(line.weights(x))
-        if line.period is not None or not np.any((x < line.nodes[0]) | (x > line.nodes[-1])):
+        beyond = None if line.period is not None else steps_beyond(line, x, self.label)
+        if beyond is None:
             return PredictorRows(design)
-        step = float(np.diff(line.nodes).mean())
-        beyond = float(np.maximum(line.nodes[0] - x, x - line.nodes[-1]).max()) / step
-        if beyond > FARTHEST:
-            raise ValueError(
-                f"column {line.source!r} lies up to {beyond:.3g} steps beyond the places of {self.label}, and a walk "
-                f"goes on for {FARTHEST} at most"
-            )
-        # an innovation has variance sd²/factor in the units of the scaled precision
-        sd = values[self.sd.name] / np.sqrt(self.structure.factor)
-        before = _innovations((line.nodes[0] - x) / step, line.order)
-        after = _innovations((x - line.nodes[-1]) / step, line.order)
-        return PredictorRows(design, sparse.csr_array(sparse.hstack([before, after])) * sd)
+        before, after = (_innovations(steps, line.order) for steps in beyond)
+        return PredictorRows(design, sparse.csr_array(sparse.hstack([before, after])) * self.innovation(values))
 
 
 def grid(x: Array, name: str, least: int) -> Array:
@@ -123,6 +116,20 @@ def grid(x: Array, name: str, least: int) -> Array:
     if np.allclose(count, np.round(count), atol=1e-6) and count[-1] <= FILL * len(nodes):
         return np.asarray(nodes[0] + step * np.arange(round(float(count[-1])) + 1))
     return nodes
+
+
+def steps_beyond(line: Line, x: Array, name: str) -> tuple[Array, Array] | None:
+    """How many steps each place lies before the first node and after the last one; None where all lie inside."""
+    before, after = np.maximum(line.nodes[0] - x, 0.0), np.maximum(x - line.nodes[-1], 0.0)
+    if not np.any(before + after > 0.0):
+        return None
+    step = float(np.diff(line.nodes).mean())
+    if (most := float((before + after).max()) / step) > FARTHEST:
+        raise ValueError(
+            f"column {line.source!r} lies up to {most:.3g} steps beyond the places of {name}, which goes on for "
+            f"{FARTHEST} at most"
+        )
+    return before / step, after / step
 
 
 def _differences(gaps: Array, order: int, cyclic: bool) -> sparse.csr_array:

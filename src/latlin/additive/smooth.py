@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 from scipy.special import gammainc
 
-from latlin.additive.by import By, by_level
+from latlin.additive.by import by_level
 from latlin.additive.expression import evaluate
 from latlin.additive.places import check_nodes
 from latlin.additive.term import (
@@ -44,6 +44,8 @@ SMOOTHNESS = {0.5: 1, 1.5: 2, 2.5: 3}
 NEAREST = {1: 1e-5, 2: 1e-3, 3: 1e-2}
 #: longest length sought, in units of the range of the data
 LONGEST = 3.0
+#: new places in one gap that are taken together
+TOGETHER = 300
 
 
 @storable
@@ -81,6 +83,9 @@ class Smooth(Term):
         return f"gp({self.column})"
 
     def prepare(self, frame: Any, around: Surroundings) -> Part:
+        return by_level(self.by, frame, around, self._field)
+
+    def _field(self, frame: Any, around: Surroundings) -> Part:
         states = SMOOTHNESS[self.smoothness]
         nodes = _apart(np.unique(evaluate(self.column, frame)), NEAREST[states])
         if len(nodes) < 2:
@@ -90,8 +95,7 @@ class Smooth(Term):
             f"length({self.label})", 0.2 * width, _length_prior(width), bounds=(2e-3 * width, LONGEST * width)
         )
         sd = standard_deviation(f"sd({self.label})", around.unit)
-        part = SmoothPart(self.label, self.column, nodes, states, sd, length)
-        return by_level(By(self.by), part, frame)
+        return SmoothPart(self.label, self.column, nodes, states, sd, length)
 
 
 def _apart(nodes: Array, share: float) -> Array:
@@ -155,26 +159,35 @@ class SmoothPart(Part):
         return self._between(x, values)
 
     def _between(self, x: Array, values: Values) -> PredictorRows:
-        """Rows at any places: the process given the states at the nearest nodes, and what remains unknown."""
-        K, sd, rate = self.states, values[self.sd.name], self._rate(values)
+        """Rows at any places: the process given the states at the nearest nodes, and what remains unknown.
+
+        Given the nodes, places between the same two of them are dependent, others are not. More than `TOGETHER` places
+        in one gap are taken in runs of so many, each as if it were alone.
+        """
         distinct, which = np.unique(x, return_inverse=True)
-        spot = np.searchsorted(self.nodes, distinct)
-        left, right = spot - 1, np.minimum(spot, len(self.nodes) - 1)
-        weights = np.zeros((len(distinct), len(self.nodes) * K))
-        variance = np.empty(len(distinct))
-        P = stationary(K)
-        for n, here in enumerate(distinct):
-            seen = [k for k in sorted({left[n], right[n]}) if k >= 0]
-            S = np.vstack(
-                [np.hstack([_between_states(self.nodes[a], self.nodes[b], rate, P) for b in seen]) for a in seen]
-            )
-            cross = np.hstack([_between_states(here, self.nodes[a], rate, P) for a in seen])[0]
-            solved = np.linalg.lstsq(S, cross, rcond=None)[0]
-            for k, part in zip(seen, solved.reshape(-1, K), strict=True):
-                weights[n, K * k : K * (k + 1)] = part
-            variance[n] = max(P[0, 0] - cross @ solved, 0.0)
-        fresh = sparse.csr_array(sparse.diags_array(sd * np.sqrt(variance)))
-        return PredictorRows(sparse.csr_array(weights)[which], sparse.csr_array(fresh[which]))
+        gap = np.searchsorted(self.nodes, distinct)
+        ends = np.flatnonzero(np.diff(gap)) + 1
+        runs = [run[k : k + TOGETHER] for run in np.split(distinct, ends) for k in range(0, len(run), TOGETHER)]
+        designs, roots = zip(*(self._given_nodes(run, self._rate(values)) for run in runs), strict=True)
+        fresh = sparse.csr_array(sparse.block_diag(roots, format="csr")) * values[self.sd.name]
+        return PredictorRows(sparse.csr_array(sparse.vstack(designs, format="csr"))[which], fresh[which])
+
+    def _given_nodes(self, places: Array, rate: float) -> tuple[sparse.csr_array, Array]:
+        """Weights of the states of the nodes at places in one gap, and a root of the covariance that is left."""
+        K, P, last = self.states, stationary(self.states), len(self.nodes) - 1
+        spot = int(np.searchsorted(self.nodes, places[0]))
+        seen = sorted({max(spot - 1, 0), min(spot, last)})
+        S = np.vstack([np.hstack([_between_states(self.nodes[a], self.nodes[b], rate, P) for b in seen]) for a in seen])
+        cross = np.vstack([np.hstack([_between_states(x, self.nodes[a], rate, P)[0] for a in seen]) for x in places])
+        solved = np.linalg.lstsq(S, cross.T, rcond=None)[0].T
+        distance = rate * np.abs(places[:, None] - places)
+        own = (transitions(distance.ravel(), K).A @ P)[:, 0, 0].reshape(distance.shape)
+        values, vectors = np.linalg.eigh(own - cross @ solved.T)
+        columns = (K * np.array(seen)[:, None] + np.arange(K)).ravel()
+        row = np.repeat(np.arange(len(places)), len(columns))
+        table = (solved.ravel(), (row, np.tile(columns, len(places))))
+        design = sparse.csr_array(table, shape=(len(places), K * len(self.nodes)))
+        return design, vectors * np.sqrt(np.maximum(values, 0.0))
 
     def _states(self, at: NDArray[np.int64], weights: Array) -> sparse.csr_array:
         K = self.states

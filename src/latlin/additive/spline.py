@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from latlin.additive.by import By, by_level
+from latlin.additive.by import by_level
 from latlin.additive.expression import evaluate
 from latlin.additive.intrinsic import IntrinsicPart, scaled
 from latlin.additive.places import Splines, Tensor
@@ -73,8 +73,7 @@ class Spline(Term):
         return f"s({self.column})" if isinstance(self.column, str) else f"s({', '.join(self.column)})"
 
     def prepare(self, frame: Any, around: Surroundings) -> Part:
-        part = self._curve(frame, around) if isinstance(self.column, str) else self._surface(frame, around)
-        return by_level(By(self.by), part, frame)
+        return by_level(self.by, frame, around, self._curve if isinstance(self.column, str) else self._surface)
 
     def _curve(self, frame: Any, around: Surroundings) -> IntrinsicPart:
         assert isinstance(self.column, str)

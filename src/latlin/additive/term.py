@@ -73,12 +73,15 @@ class Surroundings:
         Neighbours, for the terms on maps.
     priors : mapping
         The user's own priors by the name of a coefficient or hyperparameter.
+    coefficients : tuple of str
+        Names of the coefficients of the linear part.
     """
 
     unit: float = 1.0
     centre: float = 0.0
     graph: Any = None
     priors: Mapping[str, Any] | None = None
+    coefficients: tuple[str, ...] = ()
 
 
 class Term(ABC):

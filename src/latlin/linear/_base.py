@@ -19,7 +19,7 @@ from latlin.inference.posterior import Posterior
 from latlin.linear import _checks
 from latlin.linear._checks import FirstPass, LabelCoding, Numbers, describe
 from latlin.linear._description import Description
-from latlin.linear._design import CoefficientPrior, Design, GaussianPrior, design_of, design_of_moments
+from latlin.linear._design import CoefficientPrior, Design, GaussianPrior, LocatedPrior, design_of, design_of_moments
 from latlin.linear._fitting import fit_problem, numbered, settled
 from latlin.linear._learning import Learning, LearntFit, fixed_table, learning
 from latlin.linear._model_checks import Labels, LookBack
@@ -77,6 +77,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         *,
         engine: str | Engine = "auto",
         prior_scale: Any = "auto",
+        prior_mean: Any = 0.0,
         ard: bool = False,
         fit_intercept: bool = True,
         intercept_scale: float | None = None,
@@ -89,6 +90,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
     ) -> None:
         self.engine = engine
         self.prior_scale = prior_scale
+        self.prior_mean = prior_mean
         self.ard = ard
         self.fit_intercept = fit_intercept
         self.intercept_scale = intercept_scale
@@ -109,11 +111,17 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         return self._family()
 
     def _prior(self) -> CoefficientPrior:
-        return GaussianPrior()
+        plain = not isinstance(self.prior_mean, str) and np.ndim(self.prior_mean) == 0 and self.prior_mean == 0.0
+        return GaussianPrior() if plain else LocatedPrior()
 
     def _given(self) -> dict[str, Any]:
         """Hyperparameters by name, as the user gave them."""
         return {"prior_scale": self.prior_scale}
+
+    def _requested(self) -> dict[str, Any]:
+        """The same with the prior mean, where there is one."""
+        own = {"prior_mean": self.prior_mean} if "prior_mean" in self._prior().parameters else {}
+        return {**self._given(), **own}
 
     def _columns(self) -> int:
         """Numbers that belong to the response of one row."""
@@ -171,7 +179,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         self, problem: LinearProblem, before: LearntFit | None
     ) -> tuple[dict[str, Any], list[str], Posterior | None]:
         """Hyperparameters to start from, those to learn, and a posterior to start from."""
-        values, free = settled(problem, self._given(), self.ard)
+        values, free = settled(problem, self._requested(), self.ard)
         if self._wish().manner == "fixed":
             free = []
         start = None
@@ -250,6 +258,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         self.n_iter_ = _one_or_array([max(p.n_iter, 1) for p in posteriors])
         self.trace_ = stacked([p.trace for p in posteriors])
         self.prior_scale_ = _one_or_array([fit.values["prior_scale"] for fit in fits])
+        self.prior_mean_ = _one_or_array([fit.values.get("prior_mean", 0.0) for fit in fits])
         tables = [fit.table or fixed_table(fit.values) for fit in fits]
         self.hyperparameters_ = tables[0] if single else tables
         self._store_coefficients()
@@ -260,7 +269,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         self.__dict__.pop("checks_", None)
         own = self._checks_of_family()
         names, alone = self._feature_names(), self._has_residuals
-        self._kept_look = LookBack(problems, self._fits, self._given(), names, own, labels, alone)
+        self._kept_look = LookBack(problems, self._fits, self._requested(), names, own, labels, alone)
         if isinstance(problems[0].observed, BlockRows):
             self.checks_  # noqa: B018
         return self

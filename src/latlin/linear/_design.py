@@ -22,7 +22,7 @@ from latlin.inference.model import GaussianFactor, SiteFactor
 from latlin.numerics.arrays import Array, summable
 from latlin.numerics.stored import storable
 from latlin.potentials.base import Potential
-from latlin.potentials.ranges import Range
+from latlin.potentials.ranges import Between, Range
 
 #: rows that stay in the cache
 PIECE = 512
@@ -132,6 +132,8 @@ def _moments(X: Any, weight: Array | None) -> tuple[Array, Array]:
 Values = Mapping[str, Any]
 #: nodes over which the share of the slab is averaged
 NODES = 64
+#: largest mean of all coefficients that is sought, in their unit
+FARTHEST = 10.0
 
 
 class CoefficientPrior(Protocol):
@@ -146,8 +148,8 @@ class CoefficientPrior(Protocol):
         """Parameters to start a search from."""
         ...
 
-    def ranges(self) -> dict[str, Range]:
-        """Where the parameters lie."""
+    def ranges(self, unit: float) -> dict[str, Range]:
+        """Where the parameters lie; `unit` is that of the coefficients."""
         ...
 
     def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> GaussianFactor | SiteFactor:
@@ -160,10 +162,9 @@ class CoefficientPrior(Protocol):
 
 
 def _locations_and_scales(design: Design, intercept: tuple[float, float], values: Values) -> tuple[Array, Array]:
-    scale = np.broadcast_to(values["prior_scale"], design.n_features) / design.spread
-    if not design.intercept:
-        return np.zeros(design.n_features), scale
-    return np.append(np.zeros(design.n_features), intercept[0]), np.append(scale, intercept[1])
+    count = design.n_features
+    loc, scale = (np.broadcast_to(values.get(n, 0.0), count) / design.spread for n in ("prior_mean", "prior_scale"))
+    return (np.append(loc, intercept[0]), np.append(scale, intercept[1])) if design.intercept else (loc, scale)
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ class GaussianPrior:
     def first(self) -> dict[str, Any]:
         return {}
 
-    def ranges(self) -> dict[str, Range]:
+    def ranges(self, unit: float) -> dict[str, Range]:
         return {}
 
     def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> GaussianFactor:
@@ -186,6 +187,26 @@ class GaussianPrior:
         # v_j = s_j²/spread_j², ∂v_j/∂s_j = 2 s_j/spread_j²
         d_variance = slopes.gaussians[0].d_cov[: design.n_features]
         return {"prior_scale": d_variance * 2.0 * values["prior_scale"] / design.spread**2}
+
+
+@dataclass(frozen=True)
+class LocatedPrior:
+    """w_j ~ N(prior_mean / spread_j, (prior_scale / spread_j)²), with one mean for all that can be learnt."""
+
+    parameters: tuple[str, ...] = ("prior_mean",)
+
+    def first(self) -> dict[str, Any]:
+        return {"prior_mean": 0.0}
+
+    def ranges(self, unit: float) -> dict[str, Range]:
+        return {"prior_mean": Between(-FARTHEST * unit, FARTHEST * unit, 0.0)}
+
+    def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> GaussianFactor:
+        return GaussianPrior().factor(design, intercept, values)
+
+    def gradient(self, design: Design, values: Values, slopes: EvidenceGradient) -> dict[str, Any]:
+        d_mean = slopes.gaussians[0].d_mean[: design.n_features]
+        return {**GaussianPrior().gradient(design, values, slopes), "prior_mean": d_mean / design.spread}
 
 
 @dataclass(frozen=True)
@@ -205,7 +226,7 @@ class SitePrior:
     def first(self) -> dict[str, Any]:
         return {own: float(self.template.value_of(name)) for own, name in self._names().items()}
 
-    def ranges(self) -> dict[str, Range]:
+    def ranges(self, unit: float) -> dict[str, Range]:
         return {own: self.template.free[name] for own, name in self._names().items()}
 
     def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> SiteFactor:
@@ -231,7 +252,7 @@ class SpikePrior:
     def first(self) -> dict[str, Any]:
         return {"prior_probability": 0.2}
 
-    def ranges(self) -> dict[str, Range]:
+    def ranges(self, unit: float) -> dict[str, Range]:
         return {"prior_probability": potentials.SpikeAndSlab.free["probability"]}
 
     def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> SiteFactor:

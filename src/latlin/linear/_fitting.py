@@ -17,7 +17,7 @@ from latlin.inference.infer import Auto, choose, resolve
 from latlin.inference.laplace import MAP, Laplace
 from latlin.inference.local_bound.engine import LocalBound
 from latlin.inference.posterior import Posterior
-from latlin.linear._design import GaussianPrior
+from latlin.linear._design import GaussianPrior, LocatedPrior
 from latlin.linear._exact import closed_form
 from latlin.linear._learning import (
     ARGUMENTS,
@@ -35,9 +35,12 @@ from latlin.linear._learning import (
 from latlin.linear._problem import LinearProblem
 from latlin.numerics.arrays import SMALLEST, summable, visible
 from latlin.numerics.progress import begun
+from latlin.potentials.checks import finite
 from latlin.potentials.ranges import Increasing, Positive, Range
 
 AUTO = "auto"
+#: what may be given for every feature
+PER_FEATURE = ("prior_scale", "prior_mean")
 Path = str | os.PathLike[str]
 #: entries of X up to which a fit goes on to nearly all digits, so that equal problems give equal answers
 SMALL = 20_000
@@ -68,10 +71,11 @@ def _checked(name: str, value: Any, span: Range, n_features: int) -> Any:
     try:
         array = np.asarray(visible(argument, np.asanyarray(value)), float)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{argument} must be a positive number or 'auto', got {value!r:.80}") from error
+        kind = "a number" if name == "prior_mean" else "a positive number"
+        raise ValueError(f"{argument} must be {kind} or 'auto', got {value!r:.80}") from error
     if isinstance(span, Increasing):
         return span.check(argument, array)
-    shapes: tuple[tuple[int, ...], ...] = ((), (n_features,)) if name == "prior_scale" else ((),)
+    shapes: tuple[tuple[int, ...], ...] = ((), (n_features,)) if name in PER_FEATURE else ((),)
     if array.shape not in shapes:
         raise ValueError(
             f"{argument} must be 'auto' or have shape {' or '.join(map(str, shapes))}, got shape {array.shape}"
@@ -81,7 +85,10 @@ def _checked(name: str, value: Any, span: Range, n_features: int) -> Any:
     if isinstance(span, Positive) and np.any(array < SMALLEST):
         raise ValueError(f"{argument} must be at least {SMALLEST:g}, got {array.min():g}: change the units")
     summable(argument, array)
-    span.check(argument, array)
+    if name == "prior_mean":  # one that is given may be beyond where it would be sought
+        finite(argument, array)
+    else:
+        span.check(argument, array)
     return float(array) if array.ndim == 0 else array
 
 
@@ -99,7 +106,7 @@ def fit_problem(
     small = problem.n_entries <= SMALL
     chosen, reason = choose_engine(problem, engine, values, free, small)
     task = task_for(wish, chosen, small, problem.design.dim, verbose)
-    if isinstance(chosen, Exact) and not _learns_many(values, free):
+    if isinstance(chosen, Exact) and isinstance(problem.prior, GaussianPrior) and not _learns_many(values, free):
         decompose, posterior_at = closed_form(problem)
         if free:
             return learn_exactly(problem, decompose, posterior_at, values, free, task)
@@ -132,7 +139,7 @@ def choose_engine(
         return named, ""
     chosen, reason = choose(problem.model(values))
     if chosen == GaussianKL():
-        if problem.has_gaussian_noise and isinstance(problem.prior, GaussianPrior):
+        if problem.has_gaussian_noise and isinstance(problem.prior, GaussianPrior | LocatedPrior):
             return Exact(), ""
         return (FINER["gkl"] if small else chosen), reason
     if free and isinstance(chosen, AffineKL):

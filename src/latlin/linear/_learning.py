@@ -102,7 +102,7 @@ def ranges_of(problem: LinearProblem) -> dict[str, Range]:
     return {
         "prior_scale": Positive(unit, 1e-4 * unit, 1e3 * unit),
         **problem.family.ranges(unit),
-        **problem.prior.ranges(),
+        **problem.prior.ranges(unit),
     }
 
 

@@ -52,6 +52,7 @@ class Classification(ClassifierMixin, LinearEstimator):
         *,
         engine: str | Engine = "auto",
         prior_scale: Any = "auto",
+        prior_mean: Any = 0.0,
         ard: bool = False,
         fit_intercept: bool = True,
         intercept_scale: float | None = None,
@@ -295,6 +296,9 @@ class BayesianLogisticRegression(OneVersusRest):
     prior_scale : "auto", float or array of shape (n_features,)
         Prior standard deviation of a coefficient, for features of standard deviation one when `standardise`. "auto"
         learns it (see `hyperparameters`).
+    prior_mean : float, "auto" or array of shape (n_features,)
+        Prior mean of a coefficient, in the units of `prior_scale`. "auto" learns one for all of them: what
+        coefficients that are alike have in common.
     ard : bool
         Learn one prior scale per feature (automatic relevance determination); needs prior_scale="auto".
     fit_intercept : bool
@@ -325,7 +329,7 @@ class BayesianLogisticRegression(OneVersusRest):
         Over the coefficients and, last, the intercept at the mean of the features (at 0 if they were not centred).
     log_evidence_ : float or ndarray of shape (n_classes,)
         log p(y), or a bound or an approximation: see `evidence_kind_`. One per class.
-    prior_scale_ : float or ndarray
+    prior_scale_, prior_mean_ : float or ndarray
     converged_, n_iter_, trace_ : bool, int or ndarray, ndarray or list
 
     Examples

@@ -23,6 +23,9 @@ class BayesianLinearRegression(Streaming, Regression):
     prior_scale : "auto", float or array of shape (n_features,)
         Prior standard deviation of a coefficient, for features of standard deviation one when `standardise`. "auto"
         learns it (see `hyperparameters`).
+    prior_mean : float, "auto" or array of shape (n_features,)
+        Prior mean of a coefficient, in the units of `prior_scale`. "auto" learns one for all of them: what
+        coefficients that are alike have in common.
     noise_scale : "auto" or float
         Standard deviation of the noise.
     ard : bool
@@ -57,7 +60,7 @@ class BayesianLinearRegression(Streaming, Regression):
         Over the coefficients and, last, the intercept at the mean of the features (at 0 if they were not centred).
     log_evidence_ : float
         log p(y), every constant included; `evidence_kind_` says whether it is exact.
-    prior_scale_, noise_scale_ : float or ndarray
+    prior_scale_, prior_mean_, noise_scale_ : float or ndarray
     converged_, n_iter_, trace_ : bool, int, ndarray
 
     Examples
@@ -79,6 +82,7 @@ class BayesianLinearRegression(Streaming, Regression):
         *,
         engine: str | Engine = "auto",
         prior_scale: Any = "auto",
+        prior_mean: Any = 0.0,
         noise_scale: Any = "auto",
         ard: bool = False,
         fit_intercept: bool = True,

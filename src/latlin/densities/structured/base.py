@@ -18,7 +18,7 @@ from scipy.sparse.linalg import spsolve_triangular
 
 from latlin.densities.precision import DiagonalWhitening
 from latlin.densities.structured.rows import Pattern, ProjectionRows, Terms, banded, sparse_pattern
-from latlin.densities.structured.stacked_rows import as_rows
+from latlin.densities.structured.stacked_rows import make_projection_rows
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import check_made_again, storable
 
@@ -183,7 +183,7 @@ class StructuredCovariance:
         return self.whitening.scale[:, None] * middle * self.whitening.scale
 
     def project(self, rows: Any) -> Array:
-        return variances_of(self.structure, self.theta, as_rows(rows, self.whitening.scale))
+        return variances_of(self.structure, self.theta, make_projection_rows(rows, self.whitening.scale))
 
     def quadratic(self, deviations: Array) -> Array:
         return self.structure.quadratic(self.theta, self.whitening.solve(deviations.T))

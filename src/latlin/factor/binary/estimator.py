@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
@@ -147,6 +148,17 @@ class BinaryFactorAnalysis(
         if s.shape[1] != self.n_active_:
             raise ValueError(f"S must have {self.n_active_} columns, one per factor, got {s.shape[1]}")
         return s @ self.components_
+
+    def cut_features(self, level: float = 0.4) -> NDArray[np.bool_]:
+        """Which entries belong to each feature, shape (n_active_, d): those of at least `level` times its largest.
+
+        For features that are themselves on or off, such as shapes in images (Lau (2020), Figure 3, where the largest
+        entry is one).
+        """
+        check_is_fitted(self, "components_")
+        number("level", level, above=0.0, below=1.0)
+        strongest = np.argmax(np.abs(self.components_), axis=1)[:, None]
+        return self.components_ / np.take_along_axis(self.components_, strongest, axis=1) >= level
 
     def score_samples(self, X: Any) -> Array:
         """Bound on the log density of every row, constants included; exact for exact inference without `ard`."""
