@@ -106,7 +106,7 @@ def loops(n: int, steps: int) -> tuple[Callable[[], float], Callable[[], float]]
 
 
 def against_loops(n: int = 400, steps: int = 10) -> list[object]:
-    """Seconds a step of both, and how far their bounds are apart."""
+    """Seconds per step of both, and how far their bounds are apart."""
     compiled, plain = loops(n, steps)
     slow, theirs = seconds(plain, 1)
     fast, ours = seconds(compiled, 5)

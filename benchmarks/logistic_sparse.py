@@ -123,7 +123,7 @@ def main() -> None:
 def tasks(size: str) -> list[Task]:
     """Every covariance over the point estimate, which does less."""
     n, d, width = {"small": (8000, 6000, 50), "full": (50_000, 40_000, 75)}[size]
-    case = f"{n:,} × {d:,}, {width} non-zeros a row"
+    case = f"{n:,} × {d:,}, {width} non-zeros per row"
     found = []
     for name, options in METHODS.items():
         whose = ("scikit-learn", "yardstick") if options is None else ("latlin", "latlin")

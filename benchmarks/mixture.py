@@ -27,7 +27,7 @@ from _task import Task, Trial
 from latlin.mixture import BayesianGaussianMixture
 from latlin.mixture.fixed import RootBelief
 from latlin.mixture.gradients import compare_estimators
-from latlin.mixture.moments import of_labels
+from latlin.mixture.moments import gather_moments
 from latlin.mixture.sweep import make_rows
 from latlin.mixture.wishart import WishartParams
 
@@ -127,7 +127,7 @@ def bound_of(model: BayesianGaussianMixture, x: np.ndarray, labels: np.ndarray) 
     """latlin's bound after two steps from somebody's labels."""
     data = make_rows(x, None)
     mixture, _ = model._prepared(data)
-    moments = of_labels(mixture.components, x, np.ones(len(x)), labels, K)
+    moments = gather_moments(mixture.components, x, np.ones(len(x)), labels, K)
     for _ in range(3):
         bound, moments = mixture.evaluate(data, mixture.belief(moments))
     return bound

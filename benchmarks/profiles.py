@@ -174,7 +174,7 @@ def mean_groups(some: Sequence[Profile]) -> dict[str, float]:
 
 
 def overview(profiles: Mapping[str, Sequence[Profile]], words: Mapping[str, Mapping[str, Any]]) -> str:
-    """A row a workload and a column a group, in per cent."""
+    """One row per workload and one column per group, in per cent."""
     shares = {stem: mean_groups(some) for stem, some in profiles.items()}
     used = [g for g in GROUPS if any(share[g] >= 0.01 for share in shares.values())]
     rows = [[words.get(stem, {}).get("title", stem), *(cent(share[g]) for g in used)] for stem, share in shares.items()]
@@ -198,7 +198,7 @@ def rates(found: Mapping[str, float]) -> list[str]:
 
 
 def methods(some: Sequence[Profile]) -> str:
-    """A row a method and a column a group, those that are nowhere above two per cent left out."""
+    """One row per method and one column per group, those that are nowhere above two per cent left out."""
     used = [g for g in GROUPS if any(p["groups"].get(g, 0.0) >= 0.02 for p in some)]
     rows = [[p["case"], p["method"], *(cent(p["groups"].get(g, 0.0)) for g in used)] for p in some]
     return table(["case", "method", *used], rows)
@@ -255,9 +255,9 @@ logarithms and the like on arrays, *copies* make or move arrays, *validation* ch
 calls, loops, small objects, and arrays so small that Python is most of their price."""
 
 LIMITS = """Where the machine sets the limit, this is how much of it was reached on one thread: flops that the method
-cannot do without (products of matrices and factorisations, counted by formulas in the benchmark) a second of processor
-time, over the rate of a product of 1500 × 1500 matrices; for streams, bytes that must be read and written, over the
-rate of a copy."""
+cannot do without (products of matrices and factorisations, counted by formulas in the benchmark) per second of
+processor time, over the rate of a product of 1500 × 1500 matrices; for streams, bytes that must be read and written,
+over the rate of a copy."""
 
 
 if __name__ == "__main__":

@@ -194,7 +194,7 @@ def cell(way: str, n: int, folder: Path) -> dict[str, Any]:
 
 
 def touch(block: Any) -> tuple[Any, ...]:
-    """Reads a block once, a number a page."""
+    """Reads a block once, one number per page."""
     return (float(block.X[:: 4096 // (4 * COLUMNS), 0].sum()),)
 
 

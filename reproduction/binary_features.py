@@ -29,6 +29,7 @@ NOISES = (1.0, 2.0, 5.0)
 SIZES = (4, 8, 12, 16, 20, 24)
 #: a pixel above it belongs to a feature (Figure 3)
 CUT = 0.4
+CAPTION = "The features found with eight factors, the same with pixels cut at 0.4, and those found with 24"
 
 
 def features() -> Array:
@@ -196,7 +197,7 @@ def run(folder: str | os.PathLike[str], quick: bool = False) -> list[Path]:
     head += ["active here", "features found", "bound"]
     title = f"Binary features: {n_found(found.components)} of 8 found with K = 8 and no relevances"
     pictures = [
-        Picture(_draw_features(target, found), "The features found with eight factors, cut at 0.4, and found with 24"),
+        Picture(_draw_features(target, found), CAPTION),
         Picture(_draw_bounds(target, found), "The bound against iterations, and against sweeps at three noise levels"),
         Picture(_draw_relevance(target, found), "Bound, factors left and relevances against iterations"),
     ]

@@ -66,8 +66,8 @@ LANCZOS = LocalBound(variances="lanczos", rank=80, tol=1e-2, max_iter=7)
 FULL = Plan(
     *(64, 100, 2000, 300, 16),
     methods={
-        "G-KL, 50 a step": Method(CHEVRON, True, COARSE),
-        "LVB, 50 a step": Method(LANCZOS, True, COARSE),
+        "G-KL, 50 per step": Method(CHEVRON, True, COARSE),
+        "LVB, 50 per step": Method(LANCZOS, True, COARSE),
         "MAP, random rows": Method(MAP(tol=1e-3), False, COARSE),
         "LVB, random rows": Method(LANCZOS, False, COARSE),
         "G-KL": Method(CHEVRON, True, FINE),
@@ -88,8 +88,8 @@ SMALL = Plan(
 QUICK = Plan(
     *(32, 50, 100, 25, 1),
     methods={
-        "G-KL, 25 a step": Method(GaussianKL(tol=0.1), True, 25),
-        "LVB, 25 a step": Method(LocalBound(tol=0.1), True, 25),
+        "G-KL, 25 per step": Method(GaussianKL(tol=0.1), True, 25),
+        "LVB, 25 per step": Method(LocalBound(tol=0.1), True, 25),
         "MAP, random rows": Method(MAP(tol=1e-2), False, 25),
         "LVB, random rows": Method(LocalBound(tol=0.1), False, 25),
     },

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from scipy.special import logsumexp, ndtr
 from scipy.stats import norm
+from sklearn.exceptions import NotFittedError
 
 from latlin import potentials
 from latlin.additive import AdditiveModel
@@ -147,7 +148,7 @@ def test_a_potential_stands_for_its_family_with_an_argument_chosen(tmp_path):
     x = rng.standard_normal(300)
     frame = {"x": x, "y": x + rng.gamma(2.0, 1.0, 300)}
     model = AdditiveModel("y ~ x", potentials.AsymmetricLaplace(0.9), hyperparameters="maximise").fit(frame)
-    below = np.mean(frame["y"] < model.predict_latent(frame))
+    below = np.mean(frame["y"] < model.predict(frame))
     assert below == pytest.approx(0.9, abs=0.02)
     theirs = BayesianQuantileRegression(0.9).fit(x[:, None], frame["y"])
     assert model.effects()["x"]["mean"] == pytest.approx(theirs.coef_[0], abs=0.05)
@@ -161,6 +162,33 @@ def test_a_potential_stands_for_its_family_with_an_argument_chosen(tmp_path):
     assert 1.2 < ordered.effects()["x"]["mean"] / normal.effects()["x"]["mean"] < 2.2
     with pytest.raises(ValueError, match="a potential of a declared family"):
         AdditiveModel("y ~ x", potentials.Step(1.0, 0.1)).fit(frame)
+
+
+def test_numbers_that_are_recorded_from_zero_on():
+    """Against integrals on a grid at given hyperparameters, and against what a Gaussian makes of the same rows."""
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal(60)
+    y = 0.3 + 0.8 * x + 0.7 * rng.standard_normal(60)
+    frame = {"x": x[y > 0.0], "y": y[y > 0.0]}
+    cut = potentials.Truncated(potentials.Gaussian(1.0, 0.7), low=0.0)
+    given = {"Intercept": (0.0, 1.0), "x": 1.0, "sigma": 0.7}
+    model = AdditiveModel("y ~ x", cut, priors=given, engine="ep").fit(frame)
+    b, w = np.meshgrid(np.linspace(-2.5, 2.0, 181), np.linspace(-1.0, 2.5, 181), indexing="ij")
+    eta = b[..., None] + w[..., None] * frame["x"]
+    log = (norm.logpdf(frame["y"], eta, 0.7) - norm.logcdf(eta / 0.7)).sum(axis=-1) + norm.logpdf(b) + norm.logpdf(w)
+    total = logsumexp(log) + np.log((b[1, 0] - b[0, 0]) * (w[0, 1] - w[0, 0]))
+    share = np.exp(log - logsumexp(log))
+    assert model.log_evidence_ == pytest.approx(total, abs=5e-3)
+    assert model.effects()["x"]["mean"] == pytest.approx(np.sum(share * w), abs=5e-3)
+    learnt = AdditiveModel("y ~ x", cut, hyperparameters="maximise").fit(frame)
+    assert 0.5 < learnt.hyperparameters_["sigma"]["mean"] < 0.9
+    assert np.all(learnt.predict_interval(frame) >= 0.0)
+    for unfitted in (AdditiveModel.predict_interval, AdditiveModel.quantile_residuals):
+        with pytest.raises(NotFittedError):
+            unfitted(AdditiveModel("y ~ x", cut), frame)
+    assert np.abs(learnt.quantile_residuals(frame)).max() < 4.0
+    plain = AdditiveModel("y ~ x", hyperparameters="maximise").fit(frame)
+    assert plain.effects()["x"]["mean"] < learnt.effects()["x"]["mean"] - 0.1
 
 
 def test_times_between_two_visits():

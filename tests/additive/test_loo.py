@@ -102,3 +102,14 @@ def test_models_are_compared_in_pairs():
     with pytest.raises(ValueError, match="same rows"):
         with_x.compare(AdditiveModel("y ~ (1 | g)", priors=priors).fit(table()).loo())
     assert "48 rows" in repr(with_x)
+
+
+def test_levels_of_censored_times_are_the_middle_of_where_they_may_be():
+    frame = table()
+    frame["t"], frame["seen"] = np.exp(frame["y"]), np.resize([1, 0, 2, 1], 24)
+    model = AdditiveModel("t | event(seen) ~ x", "exponential", engine="gkl", priors={"x": 1.0, "Intercept": 2.0})
+    loo = model.fit(frame).loo()
+    # of a time that comes later, log p = log(1 − level); of one that came earlier, log level
+    chance = np.exp(loo.pointwise)
+    np.testing.assert_allclose(loo.pit[1::4], 1.0 - 0.5 * chance[1::4], rtol=1e-7)
+    np.testing.assert_allclose(loo.pit[2::4], 0.5 * chance[2::4], rtol=1e-7)

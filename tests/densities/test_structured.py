@@ -17,7 +17,7 @@ from latlin.densities.structured.base import (
 )
 from latlin.densities.structured.loadings import ChevronStructure, LowRankStructure, SubspaceStructure
 from latlin.densities.structured.rows import banded, sparse_pattern
-from latlin.densities.structured.stacked_rows import StackedRows, as_rows
+from latlin.densities.structured.stacked_rows import StackedRows, make_projection_rows
 
 DIM = 9
 H = np.random.default_rng(1).standard_normal((14, DIM)) * (np.random.default_rng(2).random((14, DIM)) < 0.6)
@@ -46,11 +46,13 @@ def squared(matrix):
 
 
 ROWS = {
-    "dense": as_rows(H, np.ones(DIM)),
-    "sparse": as_rows(sparse.csr_array(H), np.ones(DIM)),
-    "stacked": StackedRows((as_rows(H[:5], np.ones(DIM)), as_rows(sparse.csr_array(H[5:]), np.ones(DIM)))),
-    "operator": as_rows(squared(H), np.ones(DIM)),
-    "probed": as_rows(aslinearoperator(H), np.ones(DIM)),
+    "dense": make_projection_rows(H, np.ones(DIM)),
+    "sparse": make_projection_rows(sparse.csr_array(H), np.ones(DIM)),
+    "stacked": StackedRows(
+        (make_projection_rows(H[:5], np.ones(DIM)), make_projection_rows(sparse.csr_array(H[5:]), np.ones(DIM)))
+    ),
+    "operator": make_projection_rows(squared(H), np.ones(DIM)),
+    "probed": make_projection_rows(aslinearoperator(H), np.ones(DIM)),
 }
 EXACT = ("dense", "sparse", "stacked", "operator")
 
@@ -219,12 +221,12 @@ def test_an_operator_cannot_give_single_entries():
 def test_operator_scale_is_applied_to_products_and_squares():
     scale = np.linspace(0.5, 2.0, DIM)
     for operator in (squared(H), LinearOperator(H.shape, matvec=H.dot, rmatvec=H.T.dot, dtype=float)):
-        rows, plain = as_rows(operator, scale), as_rows(H * scale, np.ones(DIM))
+        rows, plain = make_projection_rows(operator, scale), make_projection_rows(H * scale, np.ones(DIM))
         u, r = np.arange(1.0, DIM + 1), np.arange(1.0, len(H) + 1)
         assert np.allclose(rows.times(u), plain.times(u))
         assert np.allclose(rows.transposed(r), plain.transposed(r))
         assert np.allclose(
             rows.transposed_columns(np.outer(r, [1.0, 2.0])), plain.transposed_columns(np.outer(r, [1.0, 2.0]))
         )
-    rows = as_rows(squared(H), scale)
+    rows = make_projection_rows(squared(H), scale)
     assert np.allclose(rows.energy(r), plain.energy(r))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from latlin.distributed.blocks import LocalBlocks, counted
+from latlin.distributed.blocks import LocalBlocks, count_parts
 from latlin.distributed.opening import open_blocks
 from latlin.linear import BayesianLogisticRegression
 from latlin.numerics import progress
@@ -104,7 +104,7 @@ def test_blocks_are_told_one_by_one(where, request, monkeypatch):
 def test_without_a_bar_nothing_is_watched():
     parts = [1, 2]
     assert progress.begin_pass(3) is None
-    assert counted(parts, 2) is parts
+    assert count_parts(parts, 2) is parts
 
 
 def test_a_bar_that_was_drawn_just_now_is_not_drawn_again(monkeypatch, capsys):

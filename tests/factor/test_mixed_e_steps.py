@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
+from scipy.special import expit, log_expit, logsumexp
 
 from latlin.factor import MixedFactorAnalysis
 from latlin.factor.mixed.fit import MixedState, cold_posterior, fit_df, make_engine, unit_student_t
@@ -97,10 +99,69 @@ def test_a_learnt_shape_is_heavy_and_raises_the_bound():
     assert np.diff(learnt.trace_).min() > -1e-7 * abs(learnt.trace_[-1])
 
 
+def test_nodes_have_the_evidence_and_the_moments_of_a_grid():
+    density = Gaussian(0.0, 1.0)
+    means, covs, values = cold_posterior(make_engine("quadrature", density), ROWS, SITES)
+    exact = np.array([log_evidence(row, density) for row in ROWS])
+    np.testing.assert_allclose(values, exact, atol=2e-6)
+    # ∂ log p(x)/∂b of the first column is ⟨x − η⟩/scale²
+    step = 1e-5
+    moved = [SITES._replace(intercept=SITES.intercept + np.array([side, 0.0, 0.0])) for side in (-step, step)]
+    low, high = (cold_posterior(make_engine("quadrature", density), ROWS, sites)[2] for sites in moved)
+    expected = (ROWS[:, 0] - SITES.intercept[0] - means @ SITES.loading[0]) / 0.36
+    np.testing.assert_allclose((high - low) / (2.0 * step), expected, atol=1e-4)
+    gaussian = cold_posterior(make_engine("gkl", density), ROWS, SITES)[1]
+    # this Gaussian is too narrow
+    assert np.all(np.trace(covs, axis1=1, axis2=2) > np.trace(gaussian, axis1=1, axis2=2))
+
+
+def test_nodes_climb_the_likelihood_of_an_item_response_table():
+    """Loadings and intercepts against a search, with integrals on a grid; a Gaussian shrinks the loadings."""
+    rng = np.random.default_rng(1)
+    eta = np.outer(rng.standard_normal(200), [1.5, 2.0, 1.2, 2.5]) + np.array([0.5, -0.5, 0.0, 1.0])
+    table = (rng.random(eta.shape) < expit(eta)).astype(float)
+    grid = np.linspace(-8.0, 8.0, 161)
+    log_prior = -0.5 * grid**2 - logsumexp(-0.5 * grid**2)
+
+    def loss(t):
+        logits = np.outer(grid, t[:4]) + t[4:]
+        rows = table @ log_expit(logits).T + (1.0 - table) @ log_expit(-logits).T + log_prior
+        return -logsumexp(rows, axis=1).sum() + 0.5 * t[:4] @ t[:4]
+
+    best = minimize(loss, np.repeat([1.0, 0.0], 4), method="BFGS", options={"gtol": 1e-4}).x
+    found = {
+        name: MixedFactorAnalysis(1, types=["binary"] * 4, engine=name, tol=1e-5, max_iter=300, random_state=0).fit(
+            table
+        )
+        for name in ("quadrature", "gkl")
+    }
+    exact, gaussian = (np.abs(found[name].components_[0]) for name in ("quadrature", "gkl"))
+    np.testing.assert_allclose(exact, best[:4], rtol=2e-3)
+    np.testing.assert_allclose(found["quadrature"].intercepts_, best[4:], atol=2e-3)
+    assert found["quadrature"].lower_bound_ == pytest.approx(-loss(best) + 0.5 * best[:4] @ best[:4], abs=1e-2)
+    assert np.all(gaussian < 0.99 * best[:4])
+
+
+@pytest.mark.filterwarnings("ignore::latlin.ConvergenceWarning")
+def test_nodes_of_real_columns_take_the_steps_of_gaussians():
+    """Their posteriors are Gaussians, so that every step is the same."""
+    X, options = table(2)[:60, :5], {"types": ["real"] * 5, "max_iter": 6, "random_state": 0}
+    nodes, gaussian = (MixedFactorAnalysis(2, engine=name, **options).fit(X) for name in ("quadrature", "gkl"))
+    assert nodes.lower_bound_ == pytest.approx(gaussian.lower_bound_, abs=1e-6)
+    np.testing.assert_allclose(nodes.components_, gaussian.components_, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(nodes.noise_variance_, gaussian.noise_variance_, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
-    [({"engine": "lvb", "types": ["count", "real"]}, "engine 'lvb' needs"), ({"df": 1.0}, "df"), ({"df": "few"}, "df")],
+    [
+        ({"engine": "lvb", "types": ["count", "real"]}, "engine 'lvb' needs"),
+        ({"df": 1.0}, "df"),
+        ({"df": "few"}, "df"),
+        ({"engine": "quadrature", "n_components": 4}, "engine 'quadrature' takes at most 3 components, got 4"),
+        ({"engine": "quadrature", "latents": "laplace"}, "does not go with these latents"),
+    ],
 )
 def test_bad_input_gets_a_sentence(options, match):
     with pytest.raises(ValueError, match=match):
-        MixedFactorAnalysis(1, **options).fit(np.array([[1.0, 0.5], [3.0, 1.0], [0.0, 0.2]]))
+        MixedFactorAnalysis(**{"n_components": 1, **options}).fit(np.array([[1.0, 0.5], [3.0, 1.0], [0.0, 0.2]]))

@@ -267,7 +267,7 @@ def test_bad_input_is_named():
     fit = MixedFactorAnalysis(2, types=TYPES).fit
     with pytest.raises(ValueError, match="unknown type 'colour' of column 2"):
         MixedFactorAnalysis(types={2: "colour"}).fit(X)
-    with pytest.raises(ValueError, match=r"one entry a column \(13\), got 2"):
+    with pytest.raises(ValueError, match=r"one entry per column \(13\), got 2"):
         MixedFactorAnalysis(types=["real", "real"]).fit(X)
     with pytest.raises(ValueError, match="names the column 99"):
         MixedFactorAnalysis(types={99: "real"}).fit(X)

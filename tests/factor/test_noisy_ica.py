@@ -79,7 +79,7 @@ def test_bound_rises_at_every_single_update_of_the_source_form(source, seed):
         for move in (lambda s: im.update_mixing(data, s), im.update_noise_prior, im.separate_relevance):
             state = move(state)
             values.append(im.bound(data, state))
-    # the grid over log u is good to about 1e-9 a site
+    # the grid over log u is good to about 1e-9 per site
     assert np.diff(values).min() > -1e-8 * abs(values[-1])
     assert values[-1] > values[0] + 1.0
 

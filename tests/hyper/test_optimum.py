@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from latlin.hyper.learn import maximise
-from latlin.hyper.optimum import _interpolated, find_optimum, told_hessian
+from latlin.hyper.optimum import _interpolated, find_optimum, hessian_from_search
 from latlin.hyper.space import Evaluation, Hyperparameter, Objective, Space
 from latlin.priors import Flat
 
@@ -151,7 +151,7 @@ def test_the_last_slopes_of_a_search_tell_the_curvature_of_one_number() -> None:
     asked = len(calls)
     told, _ = _bent()
     search = find_optimum(Objective(scale_space(), told, volume=False), gradient=1e-6, gain=1e-15, worth=1e-3)
-    assert told_hessian(search) is not None
+    assert hessian_from_search(search) is not None
     # the search, then Newton's steps alone
     assert asked <= search.n_fits + 2
     assert learnt.values["scale"] == pytest.approx(0.3, rel=1e-5)
@@ -165,11 +165,11 @@ def test_the_last_slopes_of_a_search_tell_the_curvature_of_one_number() -> None:
 def test_a_search_that_ended_at_once_or_far_away_tells_no_curvature() -> None:
     evaluate, _ = _bent()
     found = find_optimum(Objective(scale_space(start=0.3), evaluate, volume=False), gradient=1e-6, gain=1e-15)
-    assert told_hessian(found) is None
+    assert hessian_from_search(found) is None
     long = (np.array([0.3]), np.array([15.0]))
-    assert told_hessian(replace(found, pairs=(long, long))) is None
+    assert hessian_from_search(replace(found, pairs=(long, long))) is None
     short = (np.array([1e-4]), np.array([5e-3]))
-    assert told_hessian(replace(found, pairs=(long, short))) is None
+    assert hessian_from_search(replace(found, pairs=(long, short))) is None
 
 
 def test_where_evidences_have_errors_one_side_tells_the_curvature() -> None:

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
-from latlin.inference.estimated import by_products
+from latlin.inference.estimated import is_quicker_by_products
 from latlin.inference.evidence.gradient import evidence_gradient
 
 
@@ -25,8 +25,8 @@ def dense(model):
 
 def test_large_sparse_modes_are_those_of_newton():
     model = text(700, 620)
-    assert by_products(model)
-    assert not by_products(dense(model))
+    assert is_quicker_by_products(model)
+    assert not is_quicker_by_products(dense(model))
     ours, theirs = infer(model, engines.MAP(tol=1e-9)), infer(dense(model), engines.MAP(tol=1e-9))
     assert ours.converged
     assert "conjugate gradients" in ours.message
@@ -36,8 +36,8 @@ def test_large_sparse_modes_are_those_of_newton():
 
 
 def test_small_models_and_those_with_kinks_go_another_way():
-    assert not by_products(text(100, 400))
-    assert not by_products(text(700, 620, sites=lambda y: potentials.Laplace(y.astype(float))))
+    assert not is_quicker_by_products(text(100, 400))
+    assert not is_quicker_by_products(text(700, 620, sites=lambda y: potentials.Laplace(y.astype(float))))
 
 
 def test_a_diagonal_laplace_approximation():

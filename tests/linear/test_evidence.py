@@ -42,6 +42,7 @@ FAMILIES = {
     "student-t": (RobustRegression(df="auto"), "outliers", set()),
     "laplace noise": (RobustRegression("laplace"), "outliers", {"laplace"}),
     "cauchy": (RobustRegression("cauchy"), "outliers", set()),
+    "huber": (RobustRegression("huber", threshold="auto"), "outliers", {"laplace"}),
     "sparse laplace": (SparseRegression(), "numbers", {"laplace"}),
     "sparse student-t": (SparseRegression("student-t", prior_df="auto"), "numbers", set()),
     "sparse power": (SparseRegression("generalised-normal", prior_shape="auto"), "numbers", {"laplace"}),

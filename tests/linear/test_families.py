@@ -231,6 +231,22 @@ def test_zeros_that_a_dispersion_could_explain_get_a_family_of_their_own():
     even = BayesianCountRegression(**options).fit(x, draws.poisson(mean))
     assert even.family_ == "poisson"
     assert "zero-inflated" not in even.choice_
+    assert "hurdle" not in even.choice_
+
+
+def test_counts_that_are_recorded_from_one_on_get_a_hurdle():
+    draws = np.random.default_rng(0)
+    x = draws.standard_normal((200, 1))
+    y = draws.poisson(np.exp(0.5 + 0.5 * x[:, 0]))
+    options = {"engine": "laplace", "prior_scale": 1.0, "hyperparameters": "maximise"}
+    model = BayesianCountRegression(**options).fit(x[y > 0], y[y > 0])
+    assert model.family_ == "hurdle-poisson"
+    assert "against hurdle-negative-binomial" in model.choice_
+    # a Poisson fit takes the missing zeros for a smaller effect
+    plain = BayesianCountRegression("poisson", **options).fit(x[y > 0], y[y > 0])
+    assert model.log_evidence_ > plain.log_evidence_ + 10.0
+    assert abs(model.coef_[0] - 0.5) < 2.0 * model.coef_std_[0]
+    assert plain.coef_[0] < 0.5 - 3.0 * plain.coef_std_[0]
 
 
 def test_censored_times_count_as_what_is_known_of_them():

@@ -144,7 +144,7 @@ def test_counts_are_over_dispersed_by_the_posterior():
     assert 0.5 < model.dispersion_ < 2.0
 
 
-@pytest.mark.parametrize("likelihood", ["student-t", "laplace", "cauchy"])
+@pytest.mark.parametrize("likelihood", ["student-t", "laplace", "cauchy", "logistic", "huber"])
 def test_robust_quantiles_have_their_probability(likelihood):
     model = RobustRegression(likelihood, engine="gkl", hyperparameters="maximise").fit(X, Y["outliers"])
     low, high = model.predict_interval(NEW, 0.8).T

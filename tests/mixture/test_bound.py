@@ -11,7 +11,7 @@ from latlin.mixture import BayesianGaussianMixture
 from latlin.mixture.fixed import KnownCovariance
 from latlin.mixture.gamma import DiagonalPrecision, Spherical
 from latlin.mixture.model import DirichletWeights, Mixture, StickWeights
-from latlin.mixture.moments import combine, of_labels
+from latlin.mixture.moments import combine, gather_moments
 from latlin.mixture.sweep import make_rows
 from latlin.mixture.wishart import Tied, WishartPrecision
 
@@ -92,7 +92,7 @@ def climb(mixture, data, moments, steps):
 def test_one_component_gives_the_exact_evidence(name):
     x = np.random.default_rng(2).normal(size=(9, 2)) * [1.5, 0.7] + 1.0
     mixture = Mixture(DirichletWeights(0.7, 1), structure(name))
-    moments = of_labels(mixture.components, x, np.ones(9), np.zeros(9, dtype=int), 1)
+    moments = gather_moments(mixture.components, x, np.ones(9), np.zeros(9, dtype=int), 1)
     bounds, _ = climb(mixture, make_rows(x, None), moments, 2)
     assert bounds[-1] == pytest.approx(evidence(name, x), rel=1e-12)
 
@@ -101,7 +101,7 @@ def test_one_component_gives_the_exact_evidence(name):
 def test_predictive_density_is_the_ratio_of_evidences(name):
     x = np.random.default_rng(3).normal(size=(7, 2))
     mixture = Mixture(DirichletWeights(0.7, 1), structure(name))
-    moments = of_labels(mixture.components, x[:-1], np.ones(6), np.zeros(6, dtype=int), 1)
+    moments = gather_moments(mixture.components, x[:-1], np.ones(6), np.zeros(6, dtype=int), 1)
     predicted = mixture.log_predictive(x[-1:], mixture.belief(moments))[0]
     assert predicted == pytest.approx(evidence(name, x) - evidence(name, x[:-1]), rel=1e-10)
 
@@ -122,7 +122,7 @@ def brute_force(name, x, concentration):
 def test_bound_stays_below_the_evidence_of_two_components(name):
     x = np.array([-2.1, -1.7, -2.4, 1.9, 2.6, 2.2])[:, None]
     mixture = Mixture(DirichletWeights(0.8, 2), structure(name, 1))
-    moments = of_labels(mixture.components, x, np.ones(6), (x[:, 0] > 0).astype(int), 2)
+    moments = gather_moments(mixture.components, x, np.ones(6), (x[:, 0] > 0).astype(int), 2)
     bounds, _ = climb(mixture, make_rows(x, None), moments, 60)
     exact = brute_force(name, x, 0.8)
     assert bounds[-1] <= exact
@@ -135,7 +135,7 @@ def test_bound_stays_below_the_evidence_of_two_components(name):
 def test_bound_never_falls(name, weights, missing):
     rng = np.random.default_rng(4)
     x = rng.normal(size=(3, 2))[rng.integers(3, size=120)] * 4 + rng.normal(size=(120, 2))
-    start = of_labels(structure(name), x, np.ones(120), rng.integers(5, size=120), 5)
+    start = gather_moments(structure(name), x, np.ones(120), rng.integers(5, size=120), 5)
     x[rng.random(x.shape) < missing] = np.nan
     sample_weight = rng.gamma(3.0, size=120) / 3
     bounds, moments = climb(Mixture(weights, structure(name)), make_rows(x, sample_weight), start, 40)
@@ -148,7 +148,7 @@ def test_natural_gradient_of_length_one_is_coordinate_ascent(name):
     rng = np.random.default_rng(5)
     x = rng.normal(size=(90, 2)) * 2
     mixture = Mixture(DirichletWeights(0.3, 3), structure(name))
-    moments = of_labels(mixture.components, x, np.ones(90), rng.integers(3, size=90), 3)
+    moments = gather_moments(mixture.components, x, np.ones(90), rng.integers(3, size=90), 3)
     target = mixture.evaluate(make_rows(x, None), mixture.belief(moments)).moments
     stepped = combine(mixture.components, moments, 0.0, target, 1.0)
     for a, b in zip(stepped, target, strict=True):
@@ -171,7 +171,7 @@ def test_half_the_data_twice_has_the_same_moments(name):
     rng = np.random.default_rng(7)
     x, labels = rng.normal(size=(60, 2)), rng.integers(3, size=60)
     s = structure(name)
-    whole = of_labels(s, x, np.ones(60), labels, 3)
-    halves = [of_labels(s, x[part], np.ones(30), labels[part], 3) for part in (slice(0, 30), slice(30, 60))]
+    whole = gather_moments(s, x, np.ones(60), labels, 3)
+    halves = [gather_moments(s, x[part], np.ones(30), labels[part], 3) for part in (slice(0, 30), slice(30, 60))]
     for a, b in zip(combine(s, halves[0], 1.0, halves[1], 1.0), whole, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)

@@ -23,7 +23,7 @@ from latlin.mixture.gradients import (
     score_gradient,
 )
 from latlin.mixture.model import Belief, DirichletWeights, Mixture, StickWeights
-from latlin.mixture.moments import of_labels
+from latlin.mixture.moments import gather_moments
 from latlin.mixture.monte_carlo import relaxed_moments, weigh
 from latlin.mixture.sweep import make_rows
 
@@ -194,7 +194,7 @@ def test_importance_bound_rises_from_the_elbo_to_the_evidence():
     x = np.array([-2.1, -1.2, -2.4, 1.1, 2.6, 1.6])[:, None]
     mixture = Mixture(DirichletWeights(0.8, 2), KnownCovariance(np.zeros(1), np.full((1, 1), 4.0), np.eye(1)))
     data = make_rows(x, None)
-    moments = of_labels(mixture.components, x, np.ones(6), (x[:, 0] > 0).astype(int), 2)
+    moments = gather_moments(mixture.components, x, np.ones(6), (x[:, 0] > 0).astype(int), 2)
     for _ in range(50):
         elbo, moments = mixture.evaluate(data, mixture.belief(moments))
     point = RootBelief.of(mixture.belief(moments))

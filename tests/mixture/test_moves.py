@@ -7,7 +7,7 @@ from scipy.special import softmax
 from latlin.mixture import BayesianGaussianMixture
 from latlin.mixture.climbs import make_climb
 from latlin.mixture.fitting import entropy_between, evidence, expected, rank_moves
-from latlin.mixture.moments import of_labels
+from latlin.mixture.moments import gather_moments
 from latlin.mixture.settings import options_of
 from latlin.mixture.sweep import make_rows
 
@@ -53,14 +53,14 @@ def test_moments_merged_and_parted_are_those_of_the_rows(covariance):
     labels = np.repeat([0, 1, 2, 3, 4], 64)
     structure = begun(X, labels, covariance)[0].mixture.components
     ones = np.ones(len(X))
-    moments = of_labels(structure, X, ones, labels, 5)
-    joined = of_labels(structure, X, ones, np.where(labels == 3, 1, labels), 5)
+    moments = gather_moments(structure, X, ones, labels, 5)
+    joined = gather_moments(structure, X, ones, np.where(labels == 3, 1, labels), 5)
     merged = structure.split_merge.merged(structure, moments, 1, 3)
     np.testing.assert_allclose(merged.counts, joined.counts)
     np.testing.assert_allclose(merged.mean[[0, 1, 2, 4]], joined.mean[[0, 1, 2, 4]])
     np.testing.assert_allclose(merged.scatter, joined.scatter, atol=1e-9)
     own = np.isin(labels, [1, 3])
-    parts = of_labels(structure, X[own], ones[own], (labels[own] == 3).astype(np.intp), 2)
+    parts = gather_moments(structure, X[own], ones[own], (labels[own] == 3).astype(np.intp), 2)
     parted = structure.split_merge.parted(structure, merged, 1, 3, parts)
     for got, want in zip(parted, moments, strict=True):
         np.testing.assert_allclose(got, want, atol=1e-9)

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from latlin.densities.sparse_precision import ProbedPrecisionCovariance
 from latlin.numerics.probes import SparseSum, inverse_roots, lanczos_columns, probe
+from latlin.numerics.stored import Decoder, Encoder
 
 
 def _crossed(n=400, levels=40, seed=0):
@@ -91,3 +93,43 @@ def test_columns_of_lanczos_are_those_of_single_vectors():
         np.testing.assert_allclose(q.T @ q, np.eye(8), atol=1e-7)
         t = np.diag(diagonal[:, k]) + np.diag(off[:, k], 1) + np.diag(off[:, k], -1)
         np.testing.assert_allclose(q.T @ a @ q, t, atol=1e-6)
+
+
+def _stored(held):
+    """What a file says of a matrix: JSON, and arrays by their names."""
+    encoder = Encoder()
+    return encoder.encode(held, "matrix"), encoder.arrays
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("matrix.base.1", lambda indices: indices + 7),
+        ("matrix.base.1", lambda indices: np.full_like(indices, -(2**31))),
+        ("matrix.base.2", lambda indptr: indptr[::-1].copy()),
+        ("matrix.base.2", lambda indptr: 2 * indptr),
+        ("matrix.base.0", lambda data: data[:-1]),
+        ("matrix.rows.1", lambda indices: indices + 3),
+        ("matrix.weights", lambda weights: weights[:-1]),
+    ],
+)
+def test_places_from_a_file_are_looked_at_before_they_are_followed(name, change):
+    """Compiled loops go where stored indices lead: one that is out of place ended the process."""
+    rows = sparse.csr_array(np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]]))
+    base = sparse.csr_array(np.array([[2.0, 0.5, 0.0], [0.5, 2.0, 0.0], [0.0, 0.0, 1.0]]))
+    held = SparseSum(base, rows, np.array([0.3, 0.7]))
+    header, arrays = _stored(held)
+    v = np.arange(3.0)
+    np.testing.assert_array_equal(Decoder(arrays).decode(header).times(v), held.times(v))
+    with pytest.raises(ValueError):
+        Decoder(arrays | {name: change(arrays[name])}).decode(header)
+
+
+def test_draws_from_a_file_have_the_length_of_the_matrix():
+    held = SparseSum(sparse.csr_array(np.diag([2.0, 3.0, 4.0])))
+    header, arrays = _stored(ProbedPrecisionCovariance.of(held, 4))
+    assert Decoder(arrays).decode(header).dim == 3
+    for name in ("matrix.draws", "matrix.images"):
+        for wrong in (arrays[name][:2], arrays[name][:, :3].reshape(-1), arrays[name].astype(int)):
+            with pytest.raises(ValueError, match=f"{name[7:]} must be an array of shape"):
+                Decoder(arrays | {name: wrong}).decode(header)

@@ -130,7 +130,7 @@ def test_the_order_is_a_permutation_that_hardly_fills():
     pattern = lattice(30)
     plan = plan_elimination(pattern)
     assert sorted(plan.order) == list(range(900))
-    assert plan.entries < 0.06 * 900 * 900 / 2.0  # the order as it came has about 30 entries a column: twice as many
+    assert plan.entries < 0.06 * 900 * 900 / 2.0  # the order as it came has about 30 entries per column: twice as many
     chain = differences(500, 2)
     np.testing.assert_array_equal(plan_elimination(sparse.csr_array(chain.T @ chain)).order, np.arange(500))
 

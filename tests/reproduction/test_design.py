@@ -8,8 +8,8 @@ from reproduction import figure_5_2, figure_5_3, figure_5_4, figure_5_4_small, i
 
 PLAN = figure_5_2.Plan(dim=32, first=10, last=22, step=6, seeds=2)
 METHODS = {
-    "G-KL, 10 a step": image_design.Method(LocalBound(tol=0.1), True, 10),
-    "LVB, 10 a step": image_design.Method(LocalBound(tol=0.1), True, 10),
+    "G-KL, 10 per step": image_design.Method(LocalBound(tol=0.1), True, 10),
+    "LVB, 10 per step": image_design.Method(LocalBound(tol=0.1), True, 10),
     "MAP, random rows": image_design.Method(MAP(tol=1e-3), False, 10),
     "LVB, random rows": image_design.Method(LocalBound(tol=0.1), False, 10),
     "LVB": image_design.Method(LocalBound(tol=0.1), True, image_design.FINE),
@@ -59,7 +59,7 @@ def test_images_are_designed_and_resumed(tmp_path, monkeypatch):
     kept = image_design.shelf(tmp_path, TINY, None, quick=True)
     found = kept.there()
     assert kept.images.shape == (2, 8, 8)
-    designed, random = (figure_5_4.at(found[label], 30) for label in ("LVB, 10 a step", "LVB, random rows"))
+    designed, random = (figure_5_4.at(found[label], 30) for label in ("LVB, 10 per step", "LVB, random rows"))
     assert designed < random
     np.testing.assert_array_equal(found["LVB"][0]["shown_counts"], [10, 22, 30])
     assert len(found["LVB"][0]["errors"]) == 8
@@ -87,7 +87,7 @@ def test_pages_are_written_from_the_runs_that_are_there(tmp_path, monkeypatch):
 
 def test_the_small_figure_has_runs_of_its_own(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
-    methods = {label: METHODS["LVB, 10 a step"] for label in image_design.SMALL.methods}
+    methods = {label: METHODS["LVB, 10 per step"] for label in image_design.SMALL.methods}
     plan = image_design.Plan(8, 10, 30, 10, 1, methods)
     monkeypatch.setattr(figure_5_4_small, "SMALL", plan)
     text = figure_5_4_small.run(tmp_path)[0].read_text(encoding="utf8")
@@ -99,7 +99,7 @@ def test_the_small_figure_has_runs_of_its_own(tmp_path, monkeypatch):
 
 
 def test_a_run_continues_where_it_was_cut(tmp_path, monkeypatch):
-    image, partial, method = image_design.dead_leaves(0, 8), tmp_path / "partial.npz", METHODS["LVB, 10 a step"]
+    image, partial, method = image_design.dead_leaves(0, 8), tmp_path / "partial.npz", METHODS["LVB, 10 per step"]
     whole = image_design.measured(image, method, 0, TINY, tmp_path / "whole.npz")
     kept = image_design.keep
 

@@ -31,6 +31,7 @@ from latlin.potentials import families
 from latlin.potentials.base import Potential
 from latlin.potentials.binomial import Binomial
 from latlin.potentials.families import Family, Ordered
+from latlin.potentials.laplace import AsymmetricLaplace
 from latlin.potentials.logit import Logit
 from latlin.potentials.ordinal import cut_words
 from latlin.potentials.probit import Probit
@@ -172,6 +173,11 @@ class ResponseFamily:
     def binary(self) -> bool:
         """Whether an observation is a success or none, or successes among trials."""
         return isinstance(self.template, Logit | Probit | Binomial)
+
+    @property
+    def of_quantiles(self) -> bool:
+        """Whether the linear predictor is a quantile, which is then what is predicted: the density is a device."""
+        return isinstance(self.template, AsymmetricLaplace)
 
     @property
     def whole(self) -> bool:
@@ -358,11 +364,12 @@ def _like(given: Potential) -> ResponseFamily:
     for name, family in FAMILIES.items():
         if kind(family.template) == kind(given):
             return ResponseFamily(name, replace(family.declared, template=given))
-    if not given.location_scale:
+    family = Family(given)
+    if not family.is_noise:
         raise ValueError(
             f"family must be a potential of a declared family, or one with a location and a scale, got {given!r:.80}"
         )
-    return ResponseFamily(type(given).__name__, Family(given))
+    return ResponseFamily(type(given).__name__, family)
 
 
 def observe(

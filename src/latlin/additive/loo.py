@@ -39,6 +39,7 @@ from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
+from latlin.potentials.predictive import censored_levels
 
 #: share of the effective number of hyperparameter values that a row must leave
 SPREAD = 0.2
@@ -55,8 +56,8 @@ class LeaveOneOut:
     pointwise : array of shape (n,)
         log p(yₙ | the others), one number per row or per group.
     pit : array of shape (n,)
-        P(new observation ≤ yₙ | the others), with half of P(= yₙ) for counts: uniform where the model is right. Empty
-        for groups.
+        P(new observation ≤ yₙ | the others), with half of P(= yₙ) for counts: uniform where the model is right. Of a
+        censored time the middle of where it may be. Empty for groups.
     pareto_k : array of shape (n,)
         How far a row decides about its own linear predictor, from 0 to 1: the shape of the tail of the weights that
         importance sampling would need for it, which fails beyond 0.7. Cavities do not need it. Empty for groups.
@@ -285,8 +286,14 @@ def _weight(problem: AdditiveProblem) -> Array:
 
 def _pit(potential: Potential, at: Cavity, y: Array, whole: bool) -> Array:
     described = potential.predictive(at.mean, at.variance)
-    upper = described.cdf(y)
-    return np.asarray(0.5 * (upper + described.cdf(y - 1.0)) if whole else upper)
+    event = getattr(potential, "event", None)
+    if event is not None:
+        beside = (np.broadcast_to(part, y.shape) for part in (event, getattr(potential, "upper", y)))
+        low, upper = censored_levels(described, np.column_stack([y, *beside]))
+    else:
+        upper = described.cdf(y)
+        low = described.cdf(y - 1.0) if whole else upper
+    return np.asarray(0.5 * (low + upper))
 
 
 def _group_out(fit: Posterior, problem: AdditiveProblem, rows: NDArray[np.int64], count: NDArray[np.int64]) -> float:

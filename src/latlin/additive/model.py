@@ -351,7 +351,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
 
     def predict(self, frame: Any, *, marginal: Any = None, return_std: bool = False) -> Any:
         """The expected response of each row: of a binomial response the expected share of successes, of ordered classes
-        the expected number of the class, counted from zero.
+        the expected number of the class, counted from zero, of a model of a quantile (`AsymmetricLaplace`) that one.
 
         Parameters
         ----------
@@ -398,6 +398,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         They are central; of whole numbers, one end moves to where the probability is nearest to `coverage`. A Gaussian
         response has quantiles in closed form; those of others are of 4,000 draws.
         """
+        check_is_fitted(self, "posterior_")
         q = 0.5 + 0.5 * np.array([-1.0, 1.0]) * checked_share(coverage)
         if self._family.template.gaussian and self._family.link == "identity":
             parts = self._predict_latents(frame, marginal)[0]
@@ -427,8 +428,8 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
 
     def quantile_residuals(self, frame: Any, *, marginal: Any = None, random_state: RandomState = 0) -> Array:
         """Randomised quantile residuals of each row's own response: standard normal if the model is right."""
-        observed = observe(self._read_.response, self._family, frame, self.classes_)
         parts, rng = self._predict_latents(frame, marginal)[0], generator(random_state)
+        observed = observe(self._read_.response, self._family, frame, self.classes_)
         return residuals_of(predict.transforms(parts, self._family, observed, rng))
 
     def score(self, frame: Any, y: Any = None) -> float:

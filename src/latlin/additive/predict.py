@@ -180,7 +180,12 @@ def pooled_covariance(
 def response_moments(
     parts: Sequence[PredictorMoments], family: ResponseFamily, blank: ObservedResponse
 ) -> tuple[Array, Array]:
-    """Means and variances of new responses; of a binomial response those of the share of successes."""
+    """Means and variances of new responses; of a binomial response those of the share of successes.
+
+    Of a model of a quantile, those of the quantile.
+    """
+    if family.of_quantiles:
+        return pooled(parts)
     found = []
     for part in parts:
         new = family.potential(blank, part.values).predictive(part.mean, part.variance)

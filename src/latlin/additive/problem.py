@@ -37,7 +37,7 @@ from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.potentials.base import Potential
-from latlin.potentials.checks import told_by_rows
+from latlin.potentials.checks import naming_rows
 
 #: ⟨r_i r_j⟩ on the entries of a block of the prior's precision, by where it begins and how many there are
 Moments = dict[tuple[int, int], tuple[NDArray[Any], Array]]
@@ -47,8 +47,8 @@ SAVED = 0.67
 MOST_NAMES = 10_000
 #: rows that tell how counts vary
 MOST_ROWS = 5000
-#: rows of a part that tell it of the whole
-TOLD = 5_000
+#: rows of a sample that say whether rows repeat
+SAMPLED = 5_000
 
 
 @dataclass(frozen=True)
@@ -291,7 +291,7 @@ def make_problem(
     """The problem of a table: every term is prepared for its rows, and the priors that were given are known ones."""
     observed = observe(read.response, family, frame)
     if not family.ordered:
-        with told_by_rows():
+        with naming_rows():
             family.potential(observed, {})
     offset = offset_of(read, frame, some_rows(frame))
     unit = family.unit(observed, offset)
@@ -341,7 +341,7 @@ def _distinct_columns(keys: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]
     mixed = np.random.default_rng(1).standard_normal(len(keys)) @ keys
     # equal columns fall into the same of sixteen parts, so that one part tells how many are equal
     some = mixed[(mixed.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(60) == 0]
-    if len(some) > TOLD and len(np.unique(some)) >= (SAVED + 0.1) * len(some):
+    if len(some) > SAMPLED and len(np.unique(some)) >= (SAVED + 0.1) * len(some):
         none = np.arange(len(mixed))
         return none, none, np.ones(len(none), np.int64)
     order = np.argsort(mixed, kind="stable")

@@ -175,13 +175,13 @@ def predict(
             else:
                 _write_rows(out, rows.to_dict("records"), safe_csv)
             return
-        asked = (load_model(model), table_files(data), asking)
+        given = (load_model(model), table_files(data), asking)
         if out is None:
             write = _printing()
-            predict_files(*asked, (lambda rows: write(guard_text(rows))) if safe_csv else write)
+            predict_files(*given, (lambda rows: write(guard_text(rows))) if safe_csv else write)
             return
         with steps("Predicting", 1), appending(out) as add:
-            count = predict_files(*asked, (lambda rows: add(guard_text(rows))) if safe_csv else add)
+            count = predict_files(*given, (lambda rows: add(guard_text(rows))) if safe_csv else add)
         screen().print(f"Saved {count} predictions to {plain(out)}")
 
 
@@ -234,8 +234,8 @@ def compare(
         if formula:
             from latlin.cli.formula import FormulaOptions, compare_formulas
 
-            stated, way = _stated(given | {"folds": None}, family or "auto"), FormulaOptions(engine or "auto", graph)
-            return _write_rows(out, compare_formulas(read_shown(quiet, *place), formula, stated, way, screen(), quiet))
+            stated, how = _stated(given | {"folds": None}, family or "auto"), FormulaOptions(engine or "auto", graph)
+            return _write_rows(out, compare_formulas(read_shown(quiet, *place), formula, stated, how, screen(), quiet))
         families, engines = split(family), split(engine)
         levelling, others, kinds = (coding, reference), (exposure, trials, event, quantile), (dates, numbers, decimal)
         choices = _choices(target, [*families, "auto"][0], missing, drop, categorical, levels, levelling, others, kinds)

@@ -218,9 +218,9 @@ def _compared(trial: ComparedRows, lines: Sequence[Candidate], quiet: bool) -> t
         for line in lines:
             rows.append(_row(trial, line))
             advance()
-    told = dict.fromkeys(words for row in rows for words in row.pop("cautions", ()))
+    cautions = dict.fromkeys(words for row in rows for words in row.pop("cautions", ()))
     apart = _unlike_evidences(rows)
-    return paired(ranked(rows)), [*told, *apart]
+    return paired(ranked(rows)), [*cautions, *apart]
 
 
 def _unlike_evidences(rows: list[dict[str, Any]]) -> list[str]:

@@ -341,12 +341,12 @@ def additive_of(path: str | os.PathLike[str]) -> Additive | None:
     return Additive(estimator, AdditiveFacts.from_card(known), read)
 
 
-def predict_formula(model: Additive, frame: Frame, asked: PredictionOptions) -> Frame:
+def predict_formula(model: Additive, frame: Frame, options: PredictionOptions) -> Frame:
     """Expected responses with intervals, one row per row of the table; of ordered classes their probabilities too."""
     estimator, table = model.estimator, frame
     frame, _ = with_writable_names(with_read_columns(frame, model.read), [])
-    frame = _without_gaps(frame, str(estimator.formula).partition("~")[2], asked.missing or "error")
-    low, high = estimator.predict_interval(frame, checked_interval(asked.coverage), random_state=0).T
+    frame = _without_gaps(frame, str(estimator.formula).partition("~")[2], options.missing or "error")
+    low, high = estimator.predict_interval(frame, checked_interval(options.coverage), random_state=0).T
     found = {"prediction": estimator.predict(frame), "low": low, "high": high}
     if estimator.family == "ordinal":
         labels, p = np.asarray(estimator.classes_), estimator.predict_proba(frame)
@@ -356,7 +356,7 @@ def predict_formula(model: Additive, frame: Frame, asked: PredictionOptions) -> 
             "high": labels[high.astype(int)],
         }
         found |= {f"P({label})": p[:, k] for k, label in enumerate(labels)}
-    return table.loc[frame.index].assign(**found) if asked.keep else frame.iloc[:, :0].assign(**found)
+    return table.loc[frame.index].assign(**found) if options.keep else frame.iloc[:, :0].assign(**found)
 
 
 def _without_gaps(frame: Frame, terms: str, missing: str) -> Frame:

@@ -53,12 +53,12 @@ def predict_table(model: FittedModel, frame: Frame, how: PredictionOptions) -> F
     pandas, frame = need_pandas(), frame.reset_index(drop=True)
     X = model.encoding.encode(frame, how.missing).matrix
     # where no row is complete, a made-up one says what the columns are
-    asked = X if len(X) else pandas.DataFrame(0.0, index=[0], columns=X.columns)
+    rows = X if len(X) else pandas.DataFrame(0.0, index=[0], columns=X.columns)
     if model.target.family in LABELLED:
-        columns = _labels(model, asked, how.coverage)
+        columns = _labels(model, rows, how.coverage)
     else:
-        columns = _numbers(model, asked, how.coverage, _exposures_and_trials(model, frame, X))
-    found = pandas.DataFrame(columns, index=asked.index).loc[X.index].reindex(frame.index)
+        columns = _numbers(model, rows, how.coverage, _exposures_and_trials(model, frame, X))
+    found = pandas.DataFrame(columns, index=rows.index).loc[X.index].reindex(frame.index)
     if found.iloc[:, 0].dtype.kind in "if" and model.target.family in LABELLED:
         found = found.astype({model.target.name: "Int64"})
     return _append_columns(frame, found.add_prefix("predicted_")) if how.keep else found

@@ -255,7 +255,7 @@ def learn_encoding(
         Column → the level that the others are compared with; the first one unless given.
     """
     drop, levelling = set(drop), Levelling(coding, dict(reference or {}))
-    kinds = _asked_kinds({"categorical": categorical, "dates": dates, "numbers": numbers})
+    kinds = _requested_kinds({"categorical": categorical, "dates": dates, "numbers": numbers})
     goal = () if target is None else (target,)
     unknown = [n for n in (*goal, *drop, *kinds, *levelling.references) if n not in frame.columns]
     if unknown:
@@ -324,7 +324,7 @@ def _names_only(frame: Frame, needed: set[str]) -> list[str]:
     return spare
 
 
-def _asked_kinds(named: Mapping[str, Iterable[str]]) -> dict[str, str]:
+def _requested_kinds(named: Mapping[str, Iterable[str]]) -> dict[str, str]:
     """Column → what it holds, where that was said."""
     kinds: dict[str, str] = {}
     for kind, names in named.items():

@@ -49,6 +49,11 @@ class Chain:
     W: Array
     h: Array
 
+    def check_stored(self) -> None:
+        found, shape = (self.phi.shape, self.W.shape), (len(self.phi), len(self.h), len(self.h))
+        if self.h.ndim != 1 or found != (shape, shape):
+            raise ValueError(f"phi and W must have the shape {shape}, got {found[0]} and {found[1]}")
+
     @property
     def steps(self) -> int:
         return len(self.phi)
@@ -169,6 +174,10 @@ class ChainCovariance:
 
     chain: Chain
     gamma: Array
+
+    def check_stored(self) -> None:
+        if self.gamma.shape != (self.chain.steps,):
+            raise ValueError(f"gamma must have the shape ({self.chain.steps},), got {self.gamma.shape}")
 
     @cached_property
     def smoothed(self) -> SmoothedChain:

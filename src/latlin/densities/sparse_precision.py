@@ -76,6 +76,12 @@ class ProbedPrecisionCovariance:
         found: Probes = probe(precision, probes)
         return cls(precision, *found)
 
+    def check_stored(self) -> None:
+        """Refuse draws and images from a file that are not columns of the length of w."""
+        for name, part in (("draws", self.draws), ("images", self.images)):
+            if part.dtype != np.float64 or part.shape != (self.dim, *self.draws.shape[1:]) or part.ndim != 2:
+                raise ValueError(f"{name} must be an array of shape ({self.dim}, probes), got {part.shape}")
+
     @property
     def dim(self) -> int:
         return self.precision.dim

@@ -21,7 +21,7 @@ from latlin.numerics.options import float_array, function, listed, number, whole
 from latlin.numerics.progress import Progress, progress
 from latlin.numerics.rng import RandomState, generator
 
-# --- Proper scores: what a forecaster minimises only by saying what it believes. Smaller is better, one number a case.
+# --- Proper scores: what a forecaster minimises only by saying what it believes. Smaller is better, one per case.
 
 
 def log_score(y: ArrayLike, probability: ArrayLike) -> Array:

@@ -88,7 +88,7 @@ class ModelChecks(NamedTuple):
         return tuple(check for check in self.checks if check.is_caution)
 
     @property
-    def doubt(self) -> str:
+    def effects_caution(self) -> str:
         """What a misfit does to effects; nothing where the model fits."""
         return "The model does not fit: read these effects with care." if self.failed else ""
 

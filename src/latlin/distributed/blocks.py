@@ -69,7 +69,7 @@ def _alone(function: Callable[[S], T], part: S) -> T:
 TOPIC = "latlin-blocks"
 
 
-def counted(parts: Iterable[T], count: int) -> Iterable[T]:
+def count_parts(parts: Iterable[T], count: int) -> Iterable[T]:
     """The parts of a pass as they are, counted if there is a bar."""
     tell = begin_pass(count)
     return parts if tell is None else _with_progress(parts, tell)
@@ -278,12 +278,12 @@ class LocalBlocks:
 
     def fold(self, function: Callable[..., T], state: T, *shared: Any, order: Iterable[int] | None = None) -> T:
         numbers = list(range(self.n_blocks) if order is None else order)
-        for number in counted(numbers, len(numbers)):
+        for number in count_parts(numbers, len(numbers)):
             state = function(self._block(number), state, *shared)
         return state
 
     def _answers(self, function: Callable[..., T], shared: tuple[Any, ...]) -> Iterable[T]:
-        return counted(side_by_side(lambda block: function(block, *shared), self, self.n_blocks), self.n_blocks)
+        return count_parts(side_by_side(lambda block: function(block, *shared), self, self.n_blocks), self.n_blocks)
 
 
 @dataclass(frozen=True)
@@ -326,7 +326,7 @@ def _changed(block: Block, change: Callable[[Block], Block], function: Callable[
     return function(change(block), *shared)
 
 
-def with_dense_rows(blocks: Blocks) -> Blocks:
+def make_rows_dense(blocks: Blocks) -> Blocks:
     """The same rows for sums that have no use for zeros: a sparse block is dense while it is worked on."""
     return MappedBlocks(blocks, _dense)
 
@@ -340,6 +340,6 @@ def slices(n_rows: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size))
 
 
-def widened(rows: Any) -> Any:
+def widen_rows(rows: Any) -> Any:
     """float64 and C-ordered; sparse stays sparse."""
     return rows.astype(np.float64) if sparse.issparse(rows) else np.ascontiguousarray(rows, dtype=np.float64)

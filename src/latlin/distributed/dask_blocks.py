@@ -18,7 +18,7 @@ from uuid import uuid4
 import numpy as np
 from scipy import sparse
 
-from latlin.distributed.blocks import Block, Summand, add, counted, log_block, report_blocks, tree
+from latlin.distributed.blocks import Block, Summand, add, count_parts, log_block, report_blocks, tree
 from latlin.distributed.clusters import ambient_client, answer, explain_faults
 from latlin.numerics.progress import begin_pass
 from latlin.numerics.threads import one_blas_thread, one_thread
@@ -146,7 +146,7 @@ def n_columns_of(X: Any) -> int:
     return len(X.columns) if _is_frame(X) else int(X.shape[1])
 
 
-def as_block(number: int, X: Any, y: Any, weight: Any, offset: Any) -> Block:
+def make_block(number: int, X: Any, y: Any, weight: Any, offset: Any) -> Block:
     """What the tasks of a block returned, as arrays; rows that do not belong together are refused."""
     for name, values in (("y", y), ("sample_weight", weight), ("offset", offset)):
         if values is not None and len(values) != X.shape[0]:
@@ -384,7 +384,7 @@ class DaskBlocks:
 
     def fold(self, function: Callable[..., T], state: T, *shared: Any, order: Iterable[int] | None = None) -> T:
         numbers = list(range(self.n_blocks) if order is None else order)
-        for number in counted(numbers, len(numbers)):
+        for number in count_parts(numbers, len(numbers)):
             run = Pass.begin(self.client)
             graph, leaves = self._leaves(run, function, (state, *shared), [number])
             found = run.compute(graph, leaves[0])
@@ -423,7 +423,7 @@ def _columns(parts: Sequence[Parts | None]) -> list[tuple[Key | None, ...]]:
 
 
 def _applied(work: Work, number: int, X: Any, y: Any, weight: Any, offset: Any) -> Any:
-    block = as_block(number, X, y, weight, offset)
+    block = make_block(number, X, y, weight, offset)
     found = _worked(work, block) if block.n_rows else NoRows()
     if work.logged:
         log_block(work.logged, number)

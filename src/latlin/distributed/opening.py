@@ -308,9 +308,9 @@ class Answer:
     method: str
 
     def __call__(self, X: Any, offset: Any = None) -> Any:
-        asked = getattr(self.estimator, self.method)
+        question = getattr(self.estimator, self.method)
         rows = X.toarray() if sparse.issparse(X) and not self._takes_sparse else X
-        return asked(rows) if offset is None else asked(rows, offset)
+        return question(rows) if offset is None else question(rows, offset)
 
     @property
     def _takes_sparse(self) -> bool:

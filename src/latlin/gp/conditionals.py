@@ -29,7 +29,7 @@ from scipy.spatial import KDTree
 from latlin.gp.kernel_gradients import Evaluated, Pairs, pair_covariances
 from latlin.gp.neighbours import earlier_neighbours, maximin_order
 from latlin.numerics.arrays import Array
-from latlin.numerics.stored import storable
+from latlin.numerics.stored import are_places, storable
 from latlin.numerics.threads import share_out
 
 Index = NDArray[np.int64]
@@ -68,6 +68,11 @@ class Conditionals:
     weights: Array
     variances: Array
     jitter: float
+
+    def check_stored(self) -> None:
+        fit = self.columns.shape == self.weights.shape and self.columns.shape[:1] == self.variances.shape
+        if not fit or not are_places(self.columns, len(self.variances), least=-1):
+            raise ValueError("columns must be places among the values, with as many weights")
 
     @cached_property
     def _filled(self) -> NDArray[np.bool_]:
@@ -112,6 +117,11 @@ class Neighbourhoods:
     neighbours: Index
     scales: Array
     count: int
+
+    def check_stored(self) -> None:
+        fit = self.inputs.ndim == self.neighbours.ndim == 2 and len(self.inputs) == len(self.neighbours)
+        if not fit or not are_places(self.neighbours, len(self.inputs), least=-1):
+            raise ValueError("neighbours must be places among the inputs, one row per input")
 
     @classmethod
     def of(cls, X: Array, count: int, scales: Array | None = None) -> Neighbourhoods:

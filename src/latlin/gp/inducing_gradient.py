@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latlin.distributed.blocks import Block, LocalBlocks, add, side_by_side, slices, tree, widened
+from latlin.distributed.blocks import Block, LocalBlocks, add, side_by_side, slices, tree, widen_rows
 from latlin.gp.inducing_model import PIECE, Basis, InducingFunction, KernelRows, kernel_parts
 from latlin.gp.kernel_gradients import pull, pull_diagonal
 from latlin.inference.blocks import Observed
@@ -63,7 +63,7 @@ def slopes_of(block: Block, reading: KernelRows, m: Array, excess: Array, names:
     """The slopes of a block; `excess` is S − I."""
     shared = (reading.basis, m, excess, excess @ reading.basis.root.T, names)
     parts = kernel_parts(block, reading)
-    return tree((_slopes(widened(part.X), reading(part), *shared) for part in parts), RowSlopes.joined)
+    return tree((_slopes(widen_rows(part.X), reading(part), *shared) for part in parts), RowSlopes.joined)
 
 
 def held_slopes(
@@ -86,7 +86,7 @@ def held_slopes(
         shift = np.broadcast_to(offset, span.stop - span.start)
         here = Observed(rows.H[span], potential.select(span), None, shift, extra[span])
         known = None if sites is None or names else SiteParameters(*(part[span] for part in sites))
-        return _slopes(widened(whole.X[span]), here, *shared, known)
+        return _slopes(widen_rows(whole.X[span]), here, *shared, known)
 
     return tree(side_by_side(found, spans, len(spans)), RowSlopes.joined)
 

@@ -27,7 +27,7 @@ from scipy.linalg import lapack
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import DiagonalWhitening, PrecisionCovariance
-from latlin.distributed.blocks import Block, Blocks, LocalBlocks, add, side_by_side, slices, widened
+from latlin.distributed.blocks import Block, Blocks, LocalBlocks, add, side_by_side, slices, widen_rows
 from latlin.gp.alternation import alternate
 from latlin.gp.kernel_gradients import cross
 from latlin.gp.setting import MAX_JITTER, Setting, row_blocks
@@ -109,7 +109,7 @@ class KernelRows:
         return self.basis.setting.likelihood.template
 
     def __call__(self, block: Block) -> Observed:
-        X = widened(block.X)
+        X = widen_rows(block.X)
         h = self.basis.rows(X)
         return Observed(h, self.observed(block), None, self._mean(len(X)), self.basis.left_out(X, h))
 
@@ -129,7 +129,7 @@ def stand_in_sums(block: Block, reading: KernelRows, stand_ins: Array, rows: int
     total: tuple[Any, ...] = (np.zeros((reading.width,) * 2, order="F"), np.zeros(reading.width))
     start = block.number * rows
     for part in kernel_parts(block, reading):
-        h, span = reading.basis.rows(widened(part.X)), slice(start, start + part.n_rows)
+        h, span = reading.basis.rows(widen_rows(part.X)), slice(start, start + part.n_rows)
         total = add(total, (gram(h, stand_ins[0, span]), stand_ins[1, span] @ h))
         start = span.stop
     return total[0], total[1]
@@ -360,7 +360,7 @@ def held_rows(basis: Basis, X: Array) -> tuple[Array, Array]:
     spans = list(slices(len(X), PIECE))
 
     def fill(span: slice) -> None:
-        part = widened(X[span])
+        part = widen_rows(X[span])
         rows[span] = basis.rows(part)
         extra[span] = basis.left_out(part, rows[span])
 

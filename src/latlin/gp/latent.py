@@ -10,6 +10,7 @@ which is B.6.1, (B.6.5), with S in site form.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -36,6 +37,7 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import Cholesky, cholesky
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
+from latlin.potentials.checks import told_by_rows
 from latlin.potentials.predictive import Predictive
 
 # --- What the sites add to a Gaussian process, R = (K + Γ⁻¹)⁻¹, without an inverse of K.
@@ -321,9 +323,18 @@ class Process:
         """Covariance of the latent function at new inputs."""
         return self.found.latent.covariance(new)
 
-    def predictive(self, new: Array) -> Predictive:
-        """The distribution of new observations, the latent function integrated out in one dimension."""
-        return self.setting.likelihood.template.predictive(*self.marginals(new))
+    def predictive(self, new: Array, beside: Mapping[str, Array] | None = None) -> Predictive:
+        """The distribution of new observations, the latent function integrated out in one dimension.
+
+        `beside` has what belongs to the rows, such as their trials, by the name of the likelihood's argument.
+        """
+        return self.setting.likelihood.template.replace(**(beside or {})).predictive(*self.marginals(new))
+
+    def log_density(self, new: Array, y: Array) -> Array:
+        """log p(y | training rows) of new observations with what belongs to them, shape (n, columns)."""
+        with told_by_rows():
+            sites = self.setting.likelihood.observe(y)
+        return sites.tilted_moments(*self.marginals(new)).log_z
 
     @property
     def posterior(self) -> Posterior:
@@ -340,8 +351,15 @@ class Process:
         factor = cholesky(covariance, name="the covariance of the new inputs", max_jitter=1e-6).factor
         return self.means(new) + generator(random_state).standard_normal((count, len(new))) @ factor
 
-    def sample(self, new: Array, count: int, random_state: RandomState) -> Array:
+    def sample(
+        self,
+        new: Array,
+        count: int,
+        random_state: RandomState,
+        beside: Mapping[str, Array] | None = None,
+    ) -> Array:
         """Joint draws of new observations, one per row."""
         rng = generator(random_state)
         draws = self.sample_latent(new, count, rng)
-        return self.setting.likelihood.template.predictive(draws, np.zeros_like(draws)).sample(1, rng)[0]
+        template = self.setting.likelihood.template.replace(**(beside or {}))
+        return template.predictive(draws, np.zeros_like(draws)).sample(1, rng)[0]

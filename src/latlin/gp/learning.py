@@ -355,24 +355,35 @@ class AveragedProcess:
             total += weight * (part.covariance(new) + np.outer(apart, apart))
         return total
 
-    def predictive(self, new: Array) -> Predictive:
+    def predictive(self, new: Array, beside: Mapping[str, Array] | None = None) -> Predictive:
         """The distribution of new observations."""
-        return AveragedPredictive(self.weights, [part.predictive(new) for part in self.parts])
+        return AveragedPredictive(self.weights, [part.predictive(new, beside) for part in self.parts])
 
-    def sample(self, new: Array, count: int, random_state: RandomState) -> Array:
+    def log_density(self, new: Array, y: Array) -> Array:
+        """log p(y | training rows) of new observations with what belongs to them, shape (n, columns)."""
+        each = np.stack([part.log_density(new, y) for part in self.parts])
+        return np.asarray(logsumexp(np.log(self.weights)[:, None] + each, axis=0))
+
+    def sample(
+        self,
+        new: Array,
+        count: int,
+        random_state: RandomState,
+        beside: Mapping[str, Array] | None = None,
+    ) -> Array:
         """Joint draws of new observations, one per row."""
-        return self._drawn("sample", new, count, random_state)
+        return self._drawn("sample", new, count, random_state, beside)
 
     def sample_latent(self, new: Array, count: int, random_state: RandomState) -> Array:
         """Joint draws of the latent function, one per row."""
         return self._drawn("sample_latent", new, count, random_state)
 
-    def _drawn(self, what: str, new: Array, count: int, random_state: RandomState) -> Array:
+    def _drawn(self, what: str, new: Array, count: int, random_state: RandomState, *beside: Any) -> Array:
         rng = generator(random_state)
         label = rng.choice(len(self.weights), size=count, p=self.weights)
         draws = np.empty((count, len(new)))
         for k in np.unique(label):
-            draws[label == k] = getattr(self.parts[k], what)(new, int(np.sum(label == k)), rng)
+            draws[label == k] = getattr(self.parts[k], what)(new, int(np.sum(label == k)), rng, *beside)
         return draws
 
     def leave_one_out(self) -> Array:

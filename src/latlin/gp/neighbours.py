@@ -138,13 +138,13 @@ def earlier_neighbours(X: Array, count: int) -> Index:
 def _nearest_above(X: Array, begin: int, end: int, count: int) -> Index:
     """For the rows begin … end − 1, their nearest rows above."""
     tree, found = KDTree(X[:end]), np.empty((end - begin, count), np.int64)
-    missing, asked = np.arange(begin, end), min(end, int(GROWTH * count) + 8)
+    missing, sought = np.arange(begin, end), min(end, int(GROWTH * count) + 8)
     while len(missing):
-        near = np.asarray(tree.query(X[missing], k=asked)[1]).reshape(len(missing), asked)
+        near = np.asarray(tree.query(X[missing], k=sought)[1]).reshape(len(missing), sought)
         above = near < missing[:, None]
         enough = above.sum(axis=1) >= count
         # the first `count` that are above, in their order
         place = np.argsort(~above[enough], axis=1, kind="stable")[:, :count]
         found[missing[enough] - begin] = np.take_along_axis(near[enough], place, axis=1)
-        missing, asked = missing[~enough], min(end, 2 * asked)
+        missing, sought = missing[~enough], min(end, 2 * sought)
     return found

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from itertools import product
 from typing import Any, Self
 
 import numpy as np
@@ -19,9 +17,10 @@ from latlin.gp.choice import choose
 from latlin.gp.draws import ProcessDraws, central
 from latlin.gp.latent import Process, default_kernel, given_kernel, resolve_engine
 from latlin.gp.learning import AveragedProcess, Search, check_search, fit_process
-from latlin.gp.search import Optimizer, maximise_evidence
-from latlin.gp.setting import Likelihood, Setting, resolve_likelihood, spread
+from latlin.gp.search import Optimizer
+from latlin.gp.setting import Likelihood, Setting, family_like, resolve_likelihood, spread
 from latlin.gp.training import Training, journal_for, open_training
+from latlin.gp.validation import choose_on_validation
 from latlin.hyper.marginals import HyperparameterTable
 from latlin.inference.diagnosis.dispersion import dispersion_about
 from latlin.inference.engine import Engine
@@ -32,77 +31,9 @@ from latlin.numerics.options import whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
-from latlin.potentials.checks import told_by_rows
+from latlin.potentials.checks import naming_rows
 from latlin.potentials.families import wider_than
-from latlin.potentials.predictive import Predictive, residuals_of
-
-# --- Likelihood parameters by the log probability of held-out data, Challis (2013), §5.1.
-
-
-def choose_on_validation(
-    setting: Setting,
-    X: Array,
-    y: Array,
-    grid: Mapping[str, Sequence[float]],
-    fraction: float,
-    search: Search,
-    rng: np.random.Generator,
-    verbose: bool,
-) -> Setting:
-    """The setting whose likelihood parameters, held while the kernel is fitted, predict held-out rows best."""
-    if not 0.0 < fraction < 1.0:
-        raise ValueError(f"validation_fraction must lie in (0, 1), got {fraction!r}")
-    order = rng.permutation(len(y))
-    held = max(round(fraction * len(y)), 1)
-    if held >= len(y):
-        raise ValueError(f"validation_fraction {fraction!r} leaves no rows to fit of {len(y)}")
-    test, train = order[:held], order[held:]
-    return best_setting(candidates(setting, grid), (X[train], y[train]), (X[test], y[test]), search, rng, verbose)
-
-
-def candidates(setting: Setting, grid: Mapping[str, Sequence[float]]) -> list[Setting]:
-    """The setting at every combination of the grid's likelihood parameters, which are then fixed."""
-    if not isinstance(grid, Mapping) or not grid:
-        raise ValueError(f"validation_grid must be a dict of values to choose from, got {grid!r:.80}")
-    template = setting.likelihood.template
-    unknown = set(grid) - set(setting.likelihood.values)
-    if unknown:
-        raise ValueError(f"validation_grid names {sorted(unknown)}, but the likelihood has {template.parameters}")
-    ranges = dict(setting.likelihood.ranges)
-    kept = [name for name in template.free if name not in ranges]
-    settings = []
-    for values in product(*grid.values()):
-        given = dict(zip(grid, values, strict=True))
-        likelihood = Likelihood.of(template.replace(**given), [*kept, *grid], ranges)
-        settings.append(replace(setting, likelihood=likelihood))
-    return settings
-
-
-def best_setting(
-    settings: Sequence[Setting],
-    train: tuple[Array, Array],
-    test: tuple[Array, Array],
-    search: Search,
-    rng: np.random.Generator,
-    verbose: bool,
-) -> Setting:
-    """The candidate of largest held-out log probability, with the kernel fitted to it; failures are skipped."""
-    best, best_score = None, -np.inf
-    for setting in settings:
-        try:
-            fitter = search.approximation.prepare(setting, *train, search.engine, rng)
-            found = maximise_evidence(
-                setting, fitter, search.optimizer, search.n_restarts, search.max_iter, rng, verbose
-            )
-        except ValueError:
-            continue
-        score = float(Process(fitter, found).predictive(test[0]).log_density(test[1]).sum())
-        if score > best_score:
-            best, best_score = found.setting, score
-    if best is None:
-        raise ValueError("no likelihood parameters of validation_grid could be fitted")
-    return best
-
+from latlin.potentials.predictive import Predictive, censored_pit, residuals_of
 
 #: rows that tell how counts vary; of more, evenly spaced ones are looked at
 MOST_ROWS = 5000
@@ -130,7 +61,7 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
         First values of a named likelihood's parameters, such as {"scale": 0.1, "df": 3}, in the units of y. By default
         the scale is 0.3 standard deviations of y and df is 4.
         What belongs to each row, {"trials": …} or {"event": …}, has one number per row of `fit`; new rows are of one
-        trial, and their times are observed.
+        trial unless `trials` says otherwise, and their times are observed.
     fixed_likelihood : sequence of str
         Parameters of the likelihood that evidence maximisation leaves alone, such as ("df",).
     validation_grid : dict of sequences, optional
@@ -178,9 +109,10 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
         The one that served; `message_` says why "auto" took it.
     converged_, n_iter_, trace_, message_
     dispersion_ : float
-        Of Poisson counts: Pearson's statistic per degree of freedom, 1 where counts vary as the family says.
+        Of Poisson counts and binomial successes: Pearson's statistic per degree of freedom, 1 where they vary as the
+        family says.
     finding_ : str
-        Of Poisson counts: that they are overdispersed, and the likelihood to try; empty where they are not.
+        Of these: that they are overdispersed, and the likelihood to try; empty where they are not.
 
     References
     ----------
@@ -264,7 +196,7 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
         given = (numeric("X", data.X), convertible("y", visible("y", data.y)))
         inputs, targets = validate_data(self, *given, dtype=np.float64, y_numeric=True)
         inputs, targets = summable("X", inputs), measurable("y", targets.astype(float))
-        with told_by_rows():
+        with naming_rows():
             given = (self.likelihood_params, self.fixed_likelihood)
             likelihood, rows = resolve_likelihood(self.likelihood, *given, targets)
             if data.blocks is None:
@@ -300,18 +232,17 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
         if data.blocks is None:
             self.y_train_ = targets
         self._store(process, table)
-        self._look_at_counts(inputs, targets)
+        self._look_at_counts(inputs, rows)
         return self
 
     def _look_at_counts(self, X: Array, y: Array) -> None:
         """How observations vary, where their family leaves that no freedom."""
         wider = wider_than(self.likelihood_)
-        if not wider or hasattr(self.likelihood_, "trials"):
+        if not wider:
             return
         rows = slice(None, None, max(1, len(y) // MOST_ROWS))
         means, variances = self.process_.marginals(X[rows])
-        sites = self.likelihood_.observe(y[rows])
-        found = dispersion_about(sites, means, variances)
+        found = dispersion_about(self.process_.setting.likelihood.observe(y[rows]), means, variances)
         self.dispersion_, self.finding_ = found.ratio, found.words(wider, "likelihood")
         if self.finding_:
             alert(self.finding_, MisfitWarning)
@@ -346,21 +277,25 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
     def _after_loading(self) -> None:
         self._store(self.process_, self.hyperparameters_)
 
-    def predict(self, X: ArrayLike, return_std: bool = False, return_cov: bool = False) -> Array | tuple[Array, Array]:
+    def predict(
+        self, X: ArrayLike, return_std: bool = False, return_cov: bool = False, *, trials: Any = None
+    ) -> Array | tuple[Array, Array]:
         """Mean of the targets at new inputs.
 
         With location noise that is the mean of the latent function (also where the noise has none, as Cauchy's), and
         the standard deviations and covariance are the latent function's, without noise, as in scikit-learn. For counts
-        and ordered classes mean and standard deviation are those of a new observation.
+        and ordered classes mean and standard deviation are those of a new observation; of successes, among `trials`
+        (one number, or one per row; one trial unless given).
         """
         if return_std and return_cov:
             raise ValueError("ask for one of return_std and return_cov")
         new = self._checked(X)
+        beside = self._beside(trials, len(new))
         if self._location:
             return self._latent(new, return_std, return_cov)
         if return_cov:
             raise ValueError("return_cov is for noise added to the latent function; see predict_latent")
-        predictive = self.process_.predictive(new)
+        predictive = self.process_.predictive(new, beside)
         return (predictive.mean, np.sqrt(predictive.variance)) if return_std else predictive.mean
 
     def predict_latent(
@@ -371,33 +306,51 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
             raise ValueError("return_std and return_cov cannot both be True; the diagonal of cov holds the variances")
         return self._latent(self._checked(X), return_std, return_cov)
 
-    def predictive(self, X: ArrayLike) -> Predictive:
+    def predictive(self, X: ArrayLike, *, trials: Any = None) -> Predictive:
         """The distribution of new targets: `.log_density(y)`, `.cdf(y)`, `.quantile(q)`, `.sample(n)`, `.mean`."""
-        return self.process_.predictive(self._checked(X))
+        new = self._checked(X)
+        return self.process_.predictive(new, self._beside(trials, len(new)))
 
-    def predict_quantiles(self, X: ArrayLike, quantiles: ArrayLike = (0.05, 0.5, 0.95)) -> Array:
+    def predict_quantiles(self, X: ArrayLike, quantiles: ArrayLike = (0.05, 0.5, 0.95), *, trials: Any = None) -> Array:
         """Quantiles of new targets, noise included, of shape (n_samples, n_quantiles)."""
-        return self.predictive(X).quantile(np.atleast_1d(np.asarray(quantiles, float))[:, None]).T
+        return self.predictive(X, trials=trials).quantile(np.atleast_1d(np.asarray(quantiles, float))[:, None]).T
 
-    def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
+    def predict_interval(self, X: ArrayLike, coverage: float = 0.9, *, trials: Any = None) -> Array:
         """An interval that holds a new target with probability `coverage`: columns low and high.
 
         It is central; of whole numbers, one of its ends moves to where the probability is nearest to `coverage`.
         """
         central(coverage)
-        return self.predictive(X).interval(coverage).T
+        return self.predictive(X, trials=trials).interval(coverage).T
 
     def quantile_residuals(self, X: ArrayLike, y: ArrayLike, random_state: RandomState = 0) -> Array:
-        """Randomised quantile residuals (Dunn and Smyth, 1996): standard normal if the model is right."""
-        return residuals_of(self.predictive(X).pit(np.asarray(y, float), random_state))
+        """Randomised quantile residuals (Dunn and Smyth, 1996): standard normal if the model is right.
+
+        y has one number per row, or successes and trials, or times, events and ends of intervals, side by side.
+        """
+        rows, rng = np.asarray(y, float), generator(random_state)
+        if rows.ndim == 1:
+            return residuals_of(self.predictive(X).pit(rows, rng))
+        names = self._columns_of(rows)
+        if "trials" in names:
+            return residuals_of(self.predictive(X, trials=rows[:, 1]).pit(rows[:, 0], rng))
+        return residuals_of(censored_pit(self.predictive(X), rows, rng))
 
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> Array:
-        """log p(y | training data) of each new target."""
-        return self.predictive(X).log_density(np.asarray(y, float))
+        """log p(y | training data) of each new target; y as in `quantile_residuals`.
 
-    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: RandomState = 0) -> Array:
+        Of a censored time it is the log probability of what is known of it.
+        """
+        rows = np.asarray(y, float)
+        if rows.ndim == 1:
+            return self.predictive(X).log_density(rows)
+        self._columns_of(rows)
+        return self.process_.log_density(self._checked(X), rows)
+
+    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: RandomState = 0, *, trials: Any = None) -> Array:
         """Joint draws of new targets, noise included, of shape (n_rows, n_samples)."""
-        return self.process_.sample(self._checked(X), whole("n_samples", n_samples), random_state).T
+        new, count = self._checked(X), whole("n_samples", n_samples)
+        return self.process_.sample(new, count, random_state, self._beside(trials, len(new))).T
 
     def leave_one_out(self) -> Array:
         """log p(y_n | the other targets) for every training row, at the fitted parameters."""
@@ -423,6 +376,28 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
             latent = process.fitter.fit(setting, latent)
         value = latent.posterior.log_evidence
         return (value, process.fitter.gradient(latent)) if eval_gradient else value
+
+    def _beside(self, trials: Any, rows: int) -> dict[str, Array]:
+        """What belongs to new rows, by the name of the likelihood's argument."""
+        if trials is None:
+            return {}
+        if "trials" not in self.likelihood_.parameters:
+            raise ValueError(
+                f"trials is for successes, got a process with {type(self.likelihood_).__name__} likelihood"
+            )
+        count = np.asarray(trials, float)
+        if count.shape not in ((), (rows,)):
+            raise ValueError(f"trials must be one number or one per row of X ({rows}), got shape {count.shape}")
+        return {"trials": np.broadcast_to(count, rows)}
+
+    def _columns_of(self, y: Array) -> tuple[str, ...]:
+        """What the columns of a table of observations hold."""
+        family = family_like(self.likelihood_)
+        names = () if family is None else family.columns
+        if y.ndim != 2 or not 1 < y.shape[1] <= len(names):
+            known = f"(n,) or with columns {', '.join(names)}" if len(names) > 1 else "(n,), one number per row"
+            raise ValueError(f"y must have shape {known}, got shape {y.shape}")
+        return names
 
     @property
     def _location(self) -> bool:

@@ -34,7 +34,7 @@ from latlin.inference.model import LatentLinearModel, SiteFactor, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.chain_kernels import chain_slopes
-from latlin.numerics.stored import storable, storable_by_arguments
+from latlin.numerics.stored import are_places, storable, storable_by_arguments
 from latlin.potentials.base import Potential
 
 # --- Sums of Matérn kernels on a line as Gauss–Markov chains, with derivatives in their parameters.
@@ -322,6 +322,8 @@ class StateSpaceFitter:
 
 def model_of(setting: Setting, times: Array, state: NDArray[np.int64], potential: Potential) -> LatentLinearModel:
     """The chain of the kernel and the sites on its states."""
+    if not are_places(state, len(times)):
+        raise ValueError(f"state must hold places among {len(times)} times")
     chain = chain_of(scaled_parts(setting), times)
     mean = np.zeros((chain.steps, chain.width))
     mean[:, 0] = setting.mean

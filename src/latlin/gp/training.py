@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.distributed.blocks import Block, Blocks, LocalBlocks, widened
+from latlin.distributed.blocks import Block, Blocks, LocalBlocks, widen_rows
 from latlin.distributed.checkpoints import digest_of, signature
 from latlin.distributed.opening import open_blocks
 from latlin.gp.approximation import Approximation, Fitter
@@ -117,7 +117,7 @@ def _drawn(block: Block, share: float, seed: int) -> tuple[Array, Any]:
     take = round(share * block.n_rows) if share < 1.0 else block.n_rows
     chosen = np.sort(np.random.default_rng([seed, block.number]).permutation(block.n_rows)[: max(take, 1)])
     y = np.asarray(block.y)[chosen]
-    return widened(np.asarray(block.X)[chosen]), y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+    return widen_rows(np.asarray(block.X)[chosen]), y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
 
 
 #: blocks of rows in memory, and the rows that each has at least

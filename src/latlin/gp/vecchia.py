@@ -34,7 +34,7 @@ from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
 from latlin.numerics.sparse_cholesky import Analysis, SparseCholesky, analyse
-from latlin.numerics.stored import storable, storable_by_arguments
+from latlin.numerics.stored import are_places, storable, storable_by_arguments
 from latlin.potentials.base import Potential
 
 Index = NDArray[np.integer]
@@ -153,6 +153,8 @@ def picking(places: Index | None, count: int) -> sparse.csr_array | None:
     """H of sites that each see one of `count` values; None where site n sees value n."""
     if places is None:
         return None
+    if not are_places(places, count):
+        raise ValueError(f"rows must be places among {count} values")
     ones = (np.ones(len(places)), places, np.arange(len(places) + 1))
     return sparse.csr_array(ones, shape=(len(places), count))
 

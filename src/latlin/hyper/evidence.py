@@ -12,11 +12,11 @@ from scipy import sparse
 
 from latlin.hyper.learn import Learnt, averaged_posterior, integrate, maximise
 from latlin.hyper.marginals import HyperparameterTable
-from latlin.hyper.space import Evaluation, Hyperparameter, Space
+from latlin.hyper.space import Evaluate, Evaluation, Hyperparameter, Space
 from latlin.inference.affine.engine import AffineKL
 from latlin.inference.engine import Engine
 from latlin.inference.evidence.gradient import PrecisionSlopes, evidence_gradient
-from latlin.inference.evidence.terms import GaussianGradient
+from latlin.inference.evidence.terms import EvidenceGradient, GaussianGradient
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.infer import Auto, choose, infer, resolve
 from latlin.inference.laplace import MAP
@@ -53,7 +53,9 @@ def evidence_slopes(build: Build, values: Mapping[str, float], posterior: Poster
         return None
 
 
-def _slope(build: Build, values: Mapping[str, float], name: str, found: Any, posterior: Posterior) -> float:
+def _slope(
+    build: Build, values: Mapping[str, float], name: str, found: EvidenceGradient, posterior: Posterior
+) -> float:
     step = STEP * max(abs(values[name]), STEP)
     ahead, behind = (build(**{**values, name: values[name] + sign * step}) for sign in (1.0, -1.0))
     total = 0.0
@@ -248,10 +250,10 @@ def _result(learnt: Learnt, hessian: Array | None) -> LearntModel:
     return LearntModel(learnt.values, posterior, hessian, learnt.table, learnt.log_evidence, learnt.message)
 
 
-def _evaluation(build: Build, start: Mapping[str, float], engine: str | Engine) -> Any:
+def _evaluation(build: Build, start: Mapping[str, float], engine: str | Engine) -> Evaluate:
     chosen = _chosen(build, start, engine)
 
-    def evaluate(values: dict[str, float], before: Any, slopes: bool) -> Evaluation:
+    def evaluate(values: dict[str, float], before: Posterior | None, slopes: bool) -> Evaluation:
         posterior = infer(build(**values), chosen, start=before)
         gradient = evidence_slopes(build, values, posterior) if slopes else None
         return Evaluation(posterior.log_evidence, gradient, posterior)
@@ -266,15 +268,15 @@ def _chosen(build: Build, start: Mapping[str, float], engine: str | Engine) -> E
     model = _built(build, start)
     if not isinstance(model, LatentLinearModel):
         raise ValueError(f"build must return a LatentLinearModel, got {type(model).__name__}")
-    asked = resolve(engine)
-    if isinstance(asked, MAP):
+    requested = resolve(engine)
+    if isinstance(requested, MAP):
         raise ValueError("engine 'map' has no evidence, so nothing can be learnt by it; use 'laplace', 'ep' or 'gkl'")
-    chosen = choose(model)[0] if isinstance(asked, Auto) else asked
+    chosen = choose(model)[0] if isinstance(requested, Auto) else requested
     # a Gaussian serves to learn hyperparameters, and takes a fraction of the time
-    return GaussianKL() if isinstance(asked, Auto) and isinstance(chosen, AffineKL) else chosen
+    return GaussianKL() if isinstance(requested, Auto) and isinstance(chosen, AffineKL) else chosen
 
 
-def _built(build: Build, start: Mapping[str, float]) -> Any:
+def _built(build: Build, start: Mapping[str, float]) -> object:
     """The first model; its numbers may be too large for it, and its names others."""
     try:
         inspect.signature(build).bind(**start)

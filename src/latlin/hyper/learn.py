@@ -235,7 +235,7 @@ def integrate(
     return _averaged(space, optimum, axes, rule, objective.n_fits)
 
 
-def _check_search(space: Any, evaluate: Any, rough: Any, **sizes: Any) -> None:
+def _check_search(space: object, evaluate: object, rough: object, **sizes: float) -> None:
     if not isinstance(space, Space):
         raise ValueError(f"space must be a Space, got {space!r:.80}")
     function("evaluate", evaluate)

@@ -22,7 +22,7 @@ CURVED = 8
 LONGEST, LOCAL = 1.0, 0.5
 #: most steps to the optimum of a held fit, and the step after which it is near enough where some nat more are not worth
 #: a fit: in coordinates, or as a share of the way
-INNER, HELD, OF_THE_WAY = 8, 0.02, 0.2
+INNER, HELD, NEAR_SHARE = 8, 0.02, 0.2
 #: least share that a step by three slopes has of one by two
 NEARBY = 0.5
 #: least share of the rise that the slope promises, and most shorter trials of a step
@@ -223,7 +223,7 @@ def _held_optimum(
         found = objective.held_gradient(point, ahead)
         move, fall = ahead - u, slope - found
         u = ahead
-        enough = max(near, OF_THE_WAY * float(np.abs(u - point.u).max())) if near else 0.0
+        enough = max(near, NEAR_SHARE * float(np.abs(u - point.u).max())) if near else 0.0
         if not np.all(np.isfinite(found)):
             break
         if move @ fall > 1e-8 * np.linalg.norm(move) * np.linalg.norm(fall):
@@ -339,13 +339,13 @@ def polish(objective: Objective, optimum: Optimum, hessian: Array) -> Optimum:
 
 
 def find_hessian(objective: Objective, optimum: Optimum) -> tuple[Array, list[tuple[Point, Point]]]:
-    """The Hessian at an optimum: as the search has told it, else by differences, on one side if evidences have errors.
+    """The Hessian at an optimum: from the search, else by differences, on one side if evidences have errors.
 
     Also two points near the optimum along every axis, where there were differences.
     """
-    told = told_hessian(optimum)
-    if told is not None:
-        return told, []
+    found = hessian_from_search(optimum)
+    if found is not None:
+        return found, []
     if getattr(optimum.point.fit, "bound_error", 0.0) > NOISY:
         return one_sided_hessian(objective, optimum)
     return hessian_at(objective, optimum.u)
@@ -377,7 +377,7 @@ def one_sided_hessian(objective: Objective, optimum: Optimum) -> tuple[Array, li
     return 0.5 * (matrix + matrix.T), sides
 
 
-def told_hessian(optimum: Optimum) -> Array | None:
+def hessian_from_search(optimum: Optimum) -> Array | None:
     """The Hessian of one coordinate by the last three slopes of a search; None where they do not tell it.
 
     It is the slope, at the newest point, of the parabola through them.

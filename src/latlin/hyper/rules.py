@@ -24,7 +24,7 @@ from latlin.diagnostics.weights import LARGEST_K, smooth_log_weights
 from latlin.hyper.marginals import Axes
 from latlin.hyper.optimum import Optimum
 from latlin.hyper.space import Objective, Point
-from latlin.hyper.surrogate import LogDensity, corners, log_density_from, with_moments
+from latlin.hyper.surrogate import LogDensity, corners, log_density_from, match_moments
 from latlin.numerics.arrays import Array
 
 #: per number of hyperparameters: step in standard deviations, fall in nat at which the lattice ends, most points
@@ -223,7 +223,7 @@ def _weighed(objective: Objective, points: list[Point], state: DesignState, mess
     open_part += max(float(np.sum(share**2)) - 1.0 / DRAWS, 0.0)
     at = np.stack([point.u for point in points])
     x = objective.space.natural(at)[:, other]
-    weights = with_moments(axes.unscaled(at), x, (axes.unscaled(state.u), state.numbers[:, other]), share)
+    weights = match_moments(axes.unscaled(at), x, (axes.unscaled(state.u), state.numbers[:, other]), share)
     with np.errstate(divide="ignore"):
         log_share = np.log(weights)
     density = np.array([point.log_density for point in points])

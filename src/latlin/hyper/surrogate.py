@@ -141,7 +141,7 @@ def _full_covariance(at: Array, length: float, sloped: bool) -> Array:
 # --- Few points whose moments are those of the density.
 
 
-def with_moments(t: Array, x: Array, draws: tuple[Array, Array], share: Array) -> Array:
+def match_moments(t: Array, x: Array, draws: tuple[Array, Array], share: Array) -> Array:
     """Weights of points under which 1, t, ttᵀ, x and x² have the means that they have over the draws of t and x.
 
     min Σ (w − w₀)²/w₀ subject to w ≥ 0, the moments by a large penalty; w₀ is the share of the draws that are nearest

@@ -137,7 +137,7 @@ def search_df(model: LatentLinearModel, first: Posterior, inner: GaussianKL) -> 
 def fit_df(model: LatentLinearModel, start: Posterior, inner: GaussianKL, df: float) -> Posterior:
     """The best Student t with so many degrees of freedom."""
     scales, weights = scale_nodes(df)
-    factors = [f.with_potential(averaged(f.potential, scales, weights)) for f in model.sites]
+    factors = [f.with_potential(average_over_scales(f.potential, scales, weights)) for f in model.sites]
     widened = model.among([*model.gaussians, *factors])
     found = inner.run(widened, start=_gaussian_start(start))
     assert isinstance(found.density, Gaussian)
@@ -169,7 +169,7 @@ def scale_nodes(df: float) -> tuple[Array, Array]:
     return scale / (weight @ scale), weight
 
 
-def averaged(potential: Potential, scales: Array, weights: Array) -> Potential:
+def average_over_scales(potential: Potential, scales: Array, weights: Array) -> Potential:
     """The sites averaged over α; Gaussian ones need nothing but the covariance, which is S whatever α."""
     return potential if potential.gaussian else ScaleAveraged(potential, scales, weights)
 

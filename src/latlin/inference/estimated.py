@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,7 +124,7 @@ class ProductForm:
         return solve(product, point.gradient, self.diagonal(gamma), *accuracy)
 
 
-def by_products(model: LatentLinearModel) -> bool:
+def is_quicker_by_products(model: LatentLinearModel) -> bool:
     """Whether a mode is found quickest by products: many sparse rows and dimensions, and a factor that would fill."""
     potentials = [factor.potential for factor in model.sites]
     smooth = all(potential.smooth and potential.log_concave for potential in potentials)
@@ -213,7 +213,7 @@ def can_be_estimated(model: LatentLinearModel) -> bool:
     return model.smooth and model.log_concave and proper and not model.constraints and not model.normalise_prior
 
 
-def refuse_estimated_checkpoint(checkpoint: Any) -> None:
+def refuse_estimated_checkpoint(checkpoint: object) -> None:
     """Refuse to keep a state that these fits do not have."""
     if checkpoint is not None:
         raise ValueError(
@@ -221,8 +221,22 @@ def refuse_estimated_checkpoint(checkpoint: Any) -> None:
         )
 
 
+class ProbingEngine(Protocol):
+    """An engine that says how many probes to draw."""
+
+    name: ClassVar[str]
+
+    @property
+    def probes(self) -> int: ...
+
+
 def fit_estimated(
-    engine: Any, model: LatentLinearModel, start: Posterior | None, rules: Rules, verbose: bool, averaged: bool
+    engine: ProbingEngine,
+    model: LatentLinearModel,
+    start: Posterior | None,
+    rules: Rules,
+    verbose: bool,
+    averaged: bool,
 ) -> Posterior:
     """The Laplace approximation of a model, or its Gaussian KL optimum where the sites are `averaged` over q."""
     if not can_be_estimated(model):

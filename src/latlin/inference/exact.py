@@ -33,7 +33,7 @@ from latlin.inference.forms.projections import stacked_sites
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.sparse import SparseForm, needs_sparse
 from latlin.inference.forms.sparse_blocks import SparseBlockForm, sparse_block_form
-from latlin.inference.forms.sparse_rows import one_noise, times_entries
+from latlin.inference.forms.sparse_rows import has_one_noise, times_entries
 from latlin.inference.forms.sums import SumForm, Sums, point_terms
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
@@ -114,7 +114,7 @@ def conclude(model: Model, form: SumForm, sums: Sums, started: float) -> Posteri
 def _from_sparse_blocks(form: SparseBlockForm) -> Solved:
     """One Newton step from the prior mean is the whole way; of rows with one noise scale the sums are kept."""
     model = form.elsewhere
-    if one_noise(model.potentials[-1]):
+    if has_one_noise(model.potentials[-1]):
         return _by_normal_sums(normal_block_sums(model, form), form, _noise(model))
     at = form.expand(np.zeros(form.rank))
     step, found = form.newton_step(at), form.gaussian_at(at)
@@ -209,7 +209,7 @@ class NormalSums(NamedTuple):
 
 
 def _has_one_noise(model: LatentLinearModel) -> bool:
-    return len(model.sites) == 1 and one_noise(model.sites[0].potential)
+    return len(model.sites) == 1 and has_one_noise(model.sites[0].potential)
 
 
 def normal_block_sums(model: BlockModel, form: SparseBlockForm) -> NormalSums:
@@ -285,7 +285,7 @@ def noise_slope(posterior: Posterior, at: float | None = None) -> float | None:
     """
     model, sums = posterior.model, None
     if isinstance(model, BlockModel):
-        sums = model.kept.get("sums") if one_noise(model.potentials[-1]) else None
+        sums = model.kept.get("sums") if has_one_noise(model.potentials[-1]) else None
     elif _has_one_noise(in_memory(model)):
         sums = in_memory(model).sites[0].kept.get("sums")
     structure = getattr(posterior.density, "structure", None)

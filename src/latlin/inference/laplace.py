@@ -22,9 +22,9 @@ from latlin.inference.engine import checkpoint_for, form_of
 from latlin.inference.estimated import (
     ExpansionPoint,
     ProductForm,
-    by_products,
     find_mode_by_products,
     fit_estimated,
+    is_quicker_by_products,
     product_form,
     refuse_estimated_checkpoint,
 )
@@ -276,7 +276,7 @@ class MAP:
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
-        if isinstance(model, LatentLinearModel) and by_products(model):
+        if isinstance(model, LatentLinearModel) and is_quicker_by_products(model):
             return self._by_products(model, start, verbose, checkpoint, started)
         form = form_of(model)
         first = form.first_coordinates() if start is None else form.coordinates(start.mean)

@@ -118,7 +118,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         """Hyperparameters by name, as the user gave them."""
         return {"prior_scale": self.prior_scale}
 
-    def _asked(self) -> dict[str, Any]:
+    def _requested(self) -> dict[str, Any]:
         """The same with the prior mean, where there is one."""
         own = {"prior_mean": self.prior_mean} if "prior_mean" in self._prior().parameters else {}
         return {**self._given(), **own}
@@ -179,7 +179,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         self, problem: LinearProblem, before: LearntFit | None
     ) -> tuple[dict[str, Any], list[str], Posterior | None]:
         """Hyperparameters to start from, those to learn, and a posterior to start from."""
-        values, free = settled(problem, self._asked(), self.ard)
+        values, free = settled(problem, self._requested(), self.ard)
         if self._wish().manner == "fixed":
             free = []
         start = None
@@ -269,7 +269,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         self.__dict__.pop("checks_", None)
         own = self._checks_of_family()
         names, alone = self._feature_names(), self._has_residuals
-        self._kept_look = LookBack(problems, self._fits, self._asked(), names, own, labels, alone)
+        self._kept_look = LookBack(problems, self._fits, self._requested(), names, own, labels, alone)
         if isinstance(problems[0].observed, BlockRows):
             self.checks_  # noqa: B018
         return self

@@ -224,7 +224,7 @@ class _Stream:
 
     def _first_values(self: Any, problem: LinearProblem) -> tuple[dict[str, Any], list[str]]:
         """Hyperparameters of a stream: those given, the others learnt from the first block; and the names of these."""
-        values, free = settled(problem, self._asked(), self.ard)
+        values, free = settled(problem, self._requested(), self.ard)
         rows = problem.observed.n_rows
         if free and rows < FIRST_ROWS:
             names = ", ".join(f"{ARGUMENTS.get(name, name)}='auto'" for name in free)

@@ -15,8 +15,10 @@ from latlin.linear._stream import Streaming
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import Family
 
-#: families of counts without zeros of their own
+#: families of counts without zeros of their own, with more of them, and with any number
 OF_COUNTS = ("poisson", "negative-binomial")
+WITH_ZEROS = ("zero-inflated-poisson", "zero-inflated-negative-binomial")
+WITHOUT_ZEROS = ("hurdle-poisson", "hurdle-negative-binomial")
 
 
 class BayesianCountRegression(Dispersed, ExposedFamily):
@@ -27,7 +29,8 @@ class BayesianCountRegression(Dispersed, ExposedFamily):
     family : str
         "auto", "poisson", "negative-binomial", "generalised-poisson", "zero-inflated-poisson",
         "zero-inflated-negative-binomial", "hurdle-poisson" or "hurdle-negative-binomial". "auto" fits Poisson and
-        negative binomial, and their zero-inflated families where there are more zeros than Poisson's, and keeps
+        negative binomial, their zero-inflated families where there are more zeros than Poisson's, and hurdles where
+        there are fewer, as of counts that are recorded only from one on; it keeps
         the simplest one whose log evidence is within one nat of the best; `family_` and `choice_` say which and why.
     dispersion : "auto" or float
         Of a negative binomial count with mean μ the variance is μ + dispersion·μ².
@@ -92,7 +95,7 @@ class BayesianCountRegression(Dispersed, ExposedFamily):
     """
 
     _families = COUNTS
-    _candidates = ("poisson", "negative-binomial", "zero-inflated-poisson", "zero-inflated-negative-binomial")
+    _candidates = (*OF_COUNTS, *WITH_ZEROS, *WITHOUT_ZEROS)
     _extras = (*Dispersed._extras, *ExposedFamily._extras)
 
     def __init__(
@@ -121,13 +124,15 @@ class BayesianCountRegression(Dispersed, ExposedFamily):
         self.clustering = clustering
 
     def _is_worth(self, name: str, tried: Mapping[str, Any]) -> bool:
-        """Zeros need a family of their own only where there are more than Poisson's expects.
+        """Zeros need a family of their own only where there are more than Poisson's expects, or fewer.
 
-        A negative binomial count may have explained them by its dispersion, at the price of the others.
+        A negative binomial count may have explained more of them by its dispersion, at the price of the others.
         """
+        best = max(tried, key=lambda each: tried[each].log_evidence_)
+        if name in WITHOUT_ZEROS:
+            return bool(tried[best]._more_zeros < -BEYOND) or best in WITHOUT_ZEROS
         if name == "zero-inflated-poisson":
             return "poisson" not in tried or tried["poisson"]._more_zeros > BEYOND
-        best = max(tried, key=lambda each: tried[each].log_evidence_)
         return name != "zero-inflated-negative-binomial" or best not in OF_COUNTS or tried[best]._more_zeros > BEYOND
 
 

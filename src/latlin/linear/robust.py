@@ -7,26 +7,28 @@ from typing import Any
 from latlin.inference.engine import Engine
 from latlin.linear._base import shared_options
 from latlin.linear._predict import tails
-from latlin.linear._problem import LOCATION
 from latlin.linear._regression import Regression
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import number, one_of
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import FAMILIES, Family
 
-ROBUST = ("student-t", "laplace", "cauchy")
+ROBUST = ("student-t", "laplace", "cauchy", "logistic", "huber")
 
 
 class RobustRegression(Regression):
-    """y = xᵀw + b + noise with Student-t, Laplace or Cauchy noise, w_j ~ N(0, (prior_scale/sd_j)²).
+    """y = xᵀw + b + noise with tails heavier than a Gaussian's, w_j ~ N(0, (prior_scale/sd_j)²).
 
     Parameters
     ----------
-    likelihood : {"student-t", "laplace", "cauchy"}
+    likelihood : {"student-t", "laplace", "cauchy", "logistic", "huber"}
+        Family of the noise; "huber" is a Gaussian in the middle with exponential tails beyond `threshold`.
     noise_scale : "auto" or float
         The noise family's own scale parameter; "auto" learns it (see `hyperparameters`).
     df : "auto" or float
         Degrees of freedom of "student-t".
+    threshold : "auto" or float
+        Of "huber": where the tails begin, in units of `noise_scale`.
     engine : str or engine object
         "auto", "ep", "gkl", "lvb", "laplace" (not for "laplace" noise, which has a kink), "ai-kl", "map", or an object
         of `latlin.engines`.
@@ -59,7 +61,8 @@ class RobustRegression(Regression):
     coef_, coef_std_ : ndarray of shape (n_features,)
     intercept_ : float
         At x = 0.
-    noise_scale_, df_ : float
+    noise_scale_, df_, threshold_ : float
+        Those that the family has.
     posterior_, log_evidence_, evidence_kind_, prior_scale_, converged_, n_iter_, trace_
         As of `BayesianLinearRegression`.
 
@@ -87,6 +90,7 @@ class RobustRegression(Regression):
         *,
         noise_scale: Any = "auto",
         df: Any = 4.0,
+        threshold: Any = 1.345,
         engine: str | Engine = "auto",
         prior_scale: Any = "auto",
         ard: bool = False,
@@ -103,12 +107,13 @@ class RobustRegression(Regression):
         self.likelihood = likelihood
         self.noise_scale = noise_scale
         self.df = df
+        self.threshold = threshold
 
     def _family(self) -> Family:
-        return LOCATION[one_of("likelihood", self.likelihood, ROBUST)]
+        return FAMILIES[one_of("likelihood", self.likelihood, ROBUST)]
 
     def _given(self) -> dict[str, Any]:
-        given = {"scale": self.noise_scale, "df": self.df}
+        given = {"scale": self.noise_scale, "df": self.df, "threshold": self.threshold}
         return {"prior_scale": self.prior_scale, **{name: given[name] for name in self._family().parameters}}
 
     @property
@@ -120,6 +125,11 @@ class RobustRegression(Regression):
     def df_(self) -> float:
         """Degrees of freedom of Student-t noise."""
         return self._fitted_value("df")
+
+    @property
+    def threshold_(self) -> float:
+        """Where the tails of Huber noise begin, in units of its scale."""
+        return self._fitted_value("threshold")
 
 
 # --- Regression of a quantile instead of the mean.

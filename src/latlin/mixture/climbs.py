@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
-from latlin.mixture.fixed import FreeVector, Gradient, RootBelief, known_covariance
+from latlin.mixture.fixed import FreeVector, Gradient, RootBelief, require_known_covariance
 from latlin.mixture.model import Belief, Data, Mixture, MixtureEvaluation, Walkable
 from latlin.mixture.moments import ComponentMoments, combine
 from latlin.mixture.monte_carlo import (
@@ -179,7 +179,7 @@ class EuclideanClimb:
 
     @cached_property
     def coordinates(self) -> FreeVector:
-        return FreeVector.of(known_covariance(self.mixture), self.mixture.weights.components)  # type: ignore[attr-defined]
+        return FreeVector.of(require_known_covariance(self.mixture), self.mixture.weights.components)  # type: ignore[attr-defined]
 
     def with_rng(self, rng: np.random.Generator) -> Self:
         return replace(self, rng=rng)

@@ -11,19 +11,19 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from latlin.distributed.blocks import with_dense_rows
+from latlin.distributed.blocks import make_rows_dense
 from latlin.distributed.checkpoints import CheckpointFiles, digest_of, signature
 from latlin.distributed.opening import is_blocked, open_blocks, refuse_checkpoint, remember_columns, rowwise
 from latlin.mixture import settings
 from latlin.mixture.climbs import Climb, EuclideanClimb, NaturalClimb, make_climb
 from latlin.mixture.fitting import MixtureFit, Recorder, check_truth, fit_mixture, learn_scale, record_starts
 from latlin.mixture.fixed import RootBelief
-from latlin.mixture.model import Belief, Mixture, read_rows
+from latlin.mixture.model import Belief, Data, Mixture, read_rows
 from latlin.mixture.monte_carlo import importance_bound
 from latlin.mixture.priors import SAMPLE, SampledRows, make_sample, seed_labels, summarise
 from latlin.mixture.schedules import StepRule
-from latlin.mixture.settings import STREAM_STEP, ParameterDraws, absorb, begin, belief_of
-from latlin.mixture.sweep import CompleteRows, active_chances, make_rows, slices, widen
+from latlin.mixture.settings import STREAM_STEP, ParameterDraws, Stream, absorb, begin, belief_of
+from latlin.mixture.sweep import CompleteRows, FloatRows, active_chances, make_rows, slices, widen
 from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import numeric, summable
 from latlin.numerics.linalg import Array
@@ -240,14 +240,14 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
 
     def _fit_blocks(self, X: Any, sample_weight: Any, truth: Any, checkpoint: Any) -> Self:
         settings.check_blocks(self, truth, checkpoint)
-        blocks = with_dense_rows(open_blocks(X, weight=sample_weight))
+        blocks = make_rows_dense(open_blocks(X, weight=sample_weight))
         data = read_rows(blocks, self.algorithm in settings.MISSING)
         remember_columns(self, X, data.dim)
         settings.check_seen(len(data), data.seen, self.n_components)
         files = CheckpointFiles(checkpoint, signature(self, digest_of(data.blocks, checkpoint)))
         return self._fit_rows(data, None, None, files)
 
-    def _fit_rows(self, data: Any, values: Any, truth: Any, files: CheckpointFiles) -> Self:
+    def _fit_rows(self, data: Data, values: FloatRows | None, truth: Any, files: CheckpointFiles) -> Self:
         mixture, sample = self._prepared(data)
         options, rng = settings.options_of(self, len(data)), generator(self.random_state)
         climb = make_climb(self.algorithm, mixture, data, options, rng)
@@ -290,7 +290,7 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
 
     def _validated(
         self, X: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool
-    ) -> tuple[NDArray[Any], Array | None]:
+    ) -> tuple[FloatRows, Array | None]:
         """Rows of positive weight, float32 kept, and their weights."""
         finite = "allow-nan" if self.algorithm in settings.MISSING else True
         kinds = [np.float64, np.float32]
@@ -301,7 +301,7 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
             return values, weights
         return values[weights > 0.0], weights[weights > 0.0]
 
-    def _prepared(self, data: Any) -> tuple[Mixture, Any]:
+    def _prepared(self, data: Data) -> tuple[Mixture, SampledRows]:
         """Priors and a sample for seeding, both from at most 50,000 rows, evenly spaced."""
         rows, weights = data.every(-(-len(data) // SAMPLE))
         summary = summarise(rows, weights, self.n_components)
@@ -373,7 +373,7 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
         self.n_seen_ = self._stream.seen
         return self
 
-    def _begun(self, data: CompleteRows) -> Any:
+    def _begun(self, data: CompleteRows) -> Stream:
         """The start of a stream: the best of a few seedings of the first block."""
         settings.check_rows(data.values, self.n_components, missing_allowed=False)
         rng = generator(self.random_state)

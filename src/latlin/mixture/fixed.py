@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from latlin.densities.conjugate import gaussian_kl
 from latlin.mixture.kernels import diagonal_joint, diagonal_pass, full_joint
 from latlin.mixture.model import Belief, Mixture
-from latlin.mixture.moments import ComponentMoments, Separate, from_reference, inverse
+from latlin.mixture.moments import ComponentMoments, Separate, centre_moments, inverse
 from latlin.mixture.moments import root as root_of
-from latlin.mixture.sweep import ReducibleRows, mapped, widen
+from latlin.mixture.sweep import ReducibleRows, map_rows, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
 from latlin.numerics.stored import storable
@@ -110,14 +110,14 @@ class KnownCovariance:
         totals = rows.reduce(diagonal_pass, (offset, centres, np.ones_like(centres)), (whitener, self.prior_mean))
         sum_log, count, first, second = totals
         back = inverse(whitener)
-        return sum_log, from_reference(self, mean, count, first @ back.T, second.sum(axis=1))
+        return sum_log, centre_moments(self, mean, count, first @ back.T, second.sum(axis=1))
 
     def collect(self, rows: ReducibleRows, params: FixedParams, log_weights: Array) -> tuple[float, ComponentMoments]:
         return self.collect_at(rows, self.offsets(params) + log_weights, params.mean)
 
     def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> ComponentMoments:
         squares = np.einsum("de,ked->k", self.precision, second)
-        return from_reference(self, reference, count, first, squares)
+        return centre_moments(self, reference, count, first, squares)
 
     def precisions(self, params: FixedParams) -> Array:
         """Σ⁻¹ once per component, shape (K, D, D)."""
@@ -132,7 +132,7 @@ class KnownCovariance:
         whitener = self.whitener
         centres = (params.mean - self.prior_mean) @ whitener.T
         offset = self.offsets(params) + log_weights
-        return diagonal_joint(mapped(rows, whitener, self.prior_mean), offset, centres, np.ones_like(centres))
+        return diagonal_joint(map_rows(rows, whitener, self.prior_mean), offset, centres, np.ones_like(centres))
 
     def predictive(self, rows: Array, params: FixedParams) -> Array:
         """ln N(x_n | m_k, Σ + C_k), exact under q; shape (N, K)."""
@@ -169,7 +169,7 @@ class KnownCovariance:
 # step length serves every feature.
 
 
-def known_covariance(mixture: Mixture) -> KnownCovariance:
+def require_known_covariance(mixture: Mixture) -> KnownCovariance:
     """The structure of a mixture whose covariance is given: gradients by draws and by parts are written for it."""
     if not isinstance(mixture.components, KnownCovariance):
         raise TypeError(f"the covariance has to be known, got a {type(mixture.components).__name__} prior of it")

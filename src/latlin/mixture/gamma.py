@@ -17,7 +17,7 @@ from scipy.special import gammaln
 
 from latlin.densities.conjugate import gamma_expected_log, gamma_kl, precision_weighted_kl
 from latlin.mixture.kernels import diagonal_joint, diagonal_pass
-from latlin.mixture.moments import ComponentMoments, Separate, from_reference
+from latlin.mixture.moments import ComponentMoments, Separate, centre_moments
 from latlin.mixture.sweep import ReducibleRows, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
@@ -122,10 +122,10 @@ class DiagonalPrecision(_GammaPrior):
     def collect(self, rows: ReducibleRows, params: GammaParams, log_weights: Array) -> tuple[float, ComponentMoments]:
         kernel_parameters = (self.offsets(params) + log_weights, params.mean, self._precision(params))
         sum_log, count, first, second = rows.reduce(diagonal_pass, kernel_parameters)
-        return sum_log, from_reference(self, params.mean, count, first, second)
+        return sum_log, centre_moments(self, params.mean, count, first, second)
 
     def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> ComponentMoments:
-        return from_reference(self, reference, count, first, np.diagonal(second, axis1=1, axis2=2))
+        return centre_moments(self, reference, count, first, np.diagonal(second, axis1=1, axis2=2))
 
     def precisions(self, params: GammaParams) -> Array:
         """E[Λ_k], shape (K, D, D)."""
@@ -202,10 +202,10 @@ class Spherical(_GammaPrior):
     def collect(self, rows: ReducibleRows, params: GammaParams, log_weights: Array) -> tuple[float, ComponentMoments]:
         kernel_parameters = (self.offsets(params) + log_weights, params.mean, self._precision(params))
         sum_log, count, first, second = rows.reduce(diagonal_pass, kernel_parameters)
-        return sum_log, from_reference(self, params.mean, count, first, second.sum(axis=1))
+        return sum_log, centre_moments(self, params.mean, count, first, second.sum(axis=1))
 
     def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> ComponentMoments:
-        return from_reference(self, reference, count, first, np.trace(second, axis1=1, axis2=2))
+        return centre_moments(self, reference, count, first, np.trace(second, axis1=1, axis2=2))
 
     def precisions(self, params: GammaParams) -> Array:
         """E[Λ_k], shape (K, D, D)."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latlin.mixture.climbs import ESTIMATES, EuclideanClimb, Options
-from latlin.mixture.fixed import FreeVector, Gradient, RootBelief, known_covariance
+from latlin.mixture.fixed import FreeVector, Gradient, RootBelief, require_known_covariance
 from latlin.mixture.model import Mixture
 from latlin.mixture.monte_carlo import (
     CovarianceGradient,
@@ -155,7 +155,7 @@ class _Bench(NamedTuple):
         temperature: float,
         rng: np.random.Generator,
     ) -> _Bench:
-        coordinates = FreeVector.of(known_covariance(mixture), len(point.alpha))
+        coordinates = FreeVector.of(require_known_covariance(mixture), len(point.alpha))
         target = mixture.evaluate(data, point.belief()).moments
         exact = coordinates.pull_back(point, in_root(exact_gradient(mixture, point, target), point))
         return cls(mixture, data, point, repeats, temperature, rng, coordinates, target, exact)

@@ -30,9 +30,9 @@ from latlin.mixture.sweep import (
     Params,
     Totals,
     add_totals,
-    by_pattern,
     incomplete_rows,
     slices,
+    sort_by_pattern,
     widen,
 )
 from latlin.numerics.linalg import Array
@@ -83,7 +83,7 @@ class MixtureBlockRows:
         first = np.concatenate([[0], np.cumsum(self.rows)[:-1]])
         found = self.blocks.each(_every, stride, first)
         values, weights = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        order = slice(None) if self.complete else by_pattern(np.isnan(values))[0]
+        order = slice(None) if self.complete else sort_by_pattern(np.isnan(values))[0]
         return widen(values[order]), weights[order]
 
     def walk(

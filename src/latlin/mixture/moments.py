@@ -78,7 +78,7 @@ class SecondMoments(Protocol):
         """The scatter of all components from that of each."""
 
 
-def from_reference(
+def centre_moments(
     structure: SecondMoments, reference: Array, count: Array, first: Array, second: Array
 ) -> ComponentMoments:
     """Moments about the mean from Σ r, Σ r(x − c) and Σ r(x − c)(x − c)ᵀ about reference points c."""
@@ -101,7 +101,7 @@ def combine(
     return ComponentMoments(count, a.mean + pull[:, None] * delta, scatter)
 
 
-def scaled(a: ComponentMoments, factor: float) -> ComponentMoments:
+def scale_moments(a: ComponentMoments, factor: float) -> ComponentMoments:
     """Moments of `factor` copies of the same data."""
     return ComponentMoments(factor * a.counts, a.mean, factor * a.scatter)
 
@@ -112,7 +112,7 @@ def scatter_between(structure: SecondMoments, a: ComponentMoments) -> Array:
     return structure.scatter_of(a.mean - centre, a.counts)
 
 
-def of_labels(
+def gather_moments(
     structure: SecondMoments, rows: Array, weights: Array, labels: NDArray[np.intp], components: int
 ) -> ComponentMoments:
     """Moments of the rows by hard labels 0 … K−1; a component without rows sits at the overall mean."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import digamma, gammaln, log_softmax, logsumexp, polygamma, softmax
 
-from latlin.mixture.fixed import Gradient, KnownCovariance, RootBelief, known_covariance
+from latlin.mixture.fixed import Gradient, KnownCovariance, RootBelief, require_known_covariance
 from latlin.mixture.kernels import gamma_log_slopes
 from latlin.mixture.model import Belief, DirichletWeights, Mixture
 from latlin.mixture.moments import ComponentMoments, inverse
@@ -51,7 +51,7 @@ def relaxed_moments(
     log_r = log_softmax(mixture.log_joint(values, belief), axis=1)
     z = relaxed_labels(log_r, rng.gumbel(size=log_r.shape), temperature)
     weighted = z * data.weights_of(slice(0, len(data)))[:, None]
-    return _moments(known_covariance(mixture), values, weighted)
+    return _moments(require_known_covariance(mixture), values, weighted)
 
 
 def _moments(structure: KnownCovariance, values: Array, weighted: Array) -> ComponentMoments:
@@ -289,7 +289,7 @@ class BoundEstimate(NamedTuple):
 
 def weigh(mixture: Mixture, data: CompleteRows, point: RootBelief, draws: Draws) -> WeightedDraws:
     """ln w_l of each draw; one pass over the data per draw."""
-    structure = known_covariance(mixture)
+    structure = require_known_covariance(mixture)
     mu = draws.means(point)
     log_det = np.log(np.diagonal(structure.whitener)).sum() - 0.5 * structure.dim * LOG_2PI
     passes = [

@@ -18,7 +18,7 @@ from latlin.mixture.fixed import KnownCovariance
 from latlin.mixture.gamma import DiagonalPrecision, Spherical
 from latlin.mixture.kernels import diagonal_joint
 from latlin.mixture.model import Mixture
-from latlin.mixture.moments import ComponentMoments, of_labels, scaled
+from latlin.mixture.moments import ComponentMoments, gather_moments, scale_moments
 from latlin.mixture.wishart import Tied, WishartPrecision
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import real_array
@@ -40,7 +40,9 @@ class SampledRows(NamedTuple):
 
     def moments(self, mixture: Mixture, labels: NDArray[np.intp], components: int) -> ComponentMoments:
         """Moments of hard labels, scaled to all the data."""
-        return scaled(of_labels(mixture.components, self.rows, self.weights, labels, components), self.scale)
+        return scale_moments(
+            gather_moments(mixture.components, self.rows, self.weights, labels, components), self.scale
+        )
 
 
 def make_sample(rows: Array, weights: Array, total: float, summary: FeatureSummary) -> SampledRows:
@@ -53,7 +55,7 @@ def make_sample(rows: Array, weights: Array, total: float, summary: FeatureSumma
 def seed_labels(sample: SampledRows, components: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """Labels of the nearest k-means++ centre, the largest group first."""
     centres = _centres(sample.units, sample.weights, components, rng)
-    return by_size(_squares(sample.units, centres).argmin(axis=1), sample.weights, components)
+    return renumber_by_size(_squares(sample.units, centres).argmin(axis=1), sample.weights, components)
 
 
 def _centres(units: Array, weights: Array, components: int, rng: np.random.Generator) -> Array:
@@ -81,7 +83,7 @@ def _squares(units: Array, centres: Array) -> Array:
     return -2.0 * diagonal_joint(units, np.zeros(len(centres)), centres, np.ones_like(centres))
 
 
-def by_size(labels: NDArray[np.intp], weights: Array, components: int) -> NDArray[np.intp]:
+def renumber_by_size(labels: NDArray[np.intp], weights: Array, components: int) -> NDArray[np.intp]:
     """The same labels renumbered by falling weight (stick-breaking expects large groups first)."""
     order = np.argsort(-np.bincount(labels, weights, minlength=components), kind="stable")
     rank = np.empty(components, dtype=np.intp)
@@ -157,7 +159,7 @@ def _mean(words: PriorWords, summary: FeatureSummary) -> Array:
     return mean
 
 
-def as_covariance(value: ArrayLike, dim: int, name: str) -> Array:
+def expand_covariance(value: ArrayLike, dim: int, name: str) -> Array:
     """A positive definite matrix from a scalar, a vector of variances or a matrix."""
     given = real_array(name, value)
     if given.shape not in {(), (dim,), (dim, dim)}:
@@ -177,16 +179,16 @@ def _dof(words: PriorWords, default: float, lowest: float) -> float:
 
 
 def _fixed(words: PriorWords, summary: FeatureSummary) -> KnownCovariance:
-    covariance = as_covariance(words.fixed_covariance, summary.dim, "fixed_covariance")
+    covariance = expand_covariance(words.fixed_covariance, summary.dim, "fixed_covariance")
     spread = np.diag(np.maximum(summary.variance, np.diagonal(covariance)))
     given = spread if words.mean_covariance is None else words.mean_covariance
-    return KnownCovariance(_mean(words, summary), as_covariance(given, summary.dim, "mean_covariance"), covariance)
+    return KnownCovariance(_mean(words, summary), expand_covariance(given, summary.dim, "mean_covariance"), covariance)
 
 
 def _wishart(kind: type[WishartPrecision] | type[Tied]) -> Callable[[PriorWords, FeatureSummary], Any]:
     def build(words: PriorWords, summary: FeatureSummary) -> WishartPrecision | Tied:
         given = np.diag(summary.component_variance) if words.covariance is None else words.covariance
-        scale = as_covariance(given, summary.dim, "covariance_prior")
+        scale = expand_covariance(given, summary.dim, "covariance_prior")
         dof = _dof(words, summary.dim + 2.0, summary.dim - 1.0)
         return kind(_mean(words, summary), words.mean_precision, dof, scale)
 
@@ -195,7 +197,7 @@ def _wishart(kind: type[WishartPrecision] | type[Tied]) -> Callable[[PriorWords,
 
 def _diagonal(words: PriorWords, summary: FeatureSummary) -> DiagonalPrecision:
     given = summary.component_variance if words.covariance is None else words.covariance
-    scale = np.diagonal(as_covariance(given, summary.dim, "covariance_prior")).copy()
+    scale = np.diagonal(expand_covariance(given, summary.dim, "covariance_prior")).copy()
     return DiagonalPrecision(_mean(words, summary), words.mean_precision, _dof(words, 3.0, 0.0), scale)
 
 

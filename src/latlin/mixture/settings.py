@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from latlin.diagnostics.inference_data import inference_data
 from latlin.mixture.climbs import ESTIMATES, Options
 from latlin.mixture.model import WEIGHT_PRIORS, Belief, Mixture
-from latlin.mixture.moments import ComponentMoments, combine, scaled
+from latlin.mixture.moments import ComponentMoments, combine, scale_moments
 from latlin.mixture.monte_carlo import CONTROL_VARIATES
 from latlin.mixture.priors import STRUCTURES, FeatureSummary, PriorWords
 from latlin.mixture.schedules import Adam, Constant, RobbinsMonro, StepRule, resolve_step
-from latlin.mixture.sweep import CompleteRows, slices
+from latlin.mixture.sweep import CompleteRows, FloatRows, slices
 from latlin.numerics.arrays import countable, visible
 from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Array
@@ -55,7 +55,33 @@ MISSING = {"cavi", "natural"}
 BLOCKWISE = {"cavi", "natural", "stochastic-natural", "gradient"}
 
 
-def check(est: Any) -> None:
+class MixtureOptions(Protocol):
+    """The arguments of a mixture's constructor that are read here."""
+
+    n_components: int
+    covariance: str
+    algorithm: str
+    weight_prior: str
+    weight_concentration: float | None
+    mean_prior: ArrayLike | None
+    mean_precision: float
+    mean_covariance: ArrayLike | None
+    fixed_covariance: ArrayLike
+    degrees_of_freedom: float | None
+    covariance_prior: ArrayLike | None
+    step: str | StepRule | None
+    batch_size: int
+    batch: str
+    n_draws: int | None
+    control_variate: str | None
+    labels: str
+    temperature: float
+    max_iter: int | None
+    tol: float | None
+    evaluate_every: int | None
+
+
+def check(est: MixtureOptions) -> None:
     """Refuse settings that mean nothing, with a sentence."""
     one_of("covariance", est.covariance, STRUCTURES)
     one_of("algorithm", est.algorithm, DEFAULTS)
@@ -78,7 +104,7 @@ def check(est: Any) -> None:
     _check_algorithm(est)
 
 
-def _check_algorithm(est: Any) -> None:
+def _check_algorithm(est: MixtureOptions) -> None:
     euclidean = est.algorithm in ESTIMATES
     if euclidean and (est.covariance != "fixed" or est.weight_prior != "dirichlet"):
         raise ValueError(
@@ -92,7 +118,7 @@ def _check_algorithm(est: Any) -> None:
         raise ValueError("n_draws must be at least 2 for algorithm='score' with a control variate, got 1")
 
 
-def build_mixture(est: Any, summary: FeatureSummary) -> Mixture:
+def build_mixture(est: MixtureOptions, summary: FeatureSummary) -> Mixture:
     """The priors in the user's words, completed from the data's summary."""
     concentration = est.weight_concentration
     if concentration is None:
@@ -109,14 +135,14 @@ def build_mixture(est: Any, summary: FeatureSummary) -> Mixture:
     return Mixture(weights, STRUCTURES[est.covariance](words, summary))
 
 
-def step_of(est: Any) -> StepRule:
+def step_of(est: MixtureOptions) -> StepRule:
     """The step rule asked for, or the algorithm's own; coordinate ascent has only one."""
     if est.step is None or est.algorithm == "cavi":
         return DEFAULTS[est.algorithm].step
     return resolve_step(est.step)
 
 
-def options_of(est: Any, n: int) -> Options:
+def options_of(est: MixtureOptions, n: int) -> Options:
     """The settings of the climb."""
     batches = -(-n // min(est.batch_size, n))
     updates = est.evaluate_every or (batches if est.algorithm in MINI_BATCH else 1)
@@ -126,7 +152,7 @@ def options_of(est: Any, n: int) -> Options:
     return Options(step_of(est), est.batch_size, draws, est.control_variate, est.labels, est.temperature, updates)
 
 
-def rules_of(est: Any, updates: int) -> Rules:
+def rules_of(est: MixtureOptions, updates: int) -> Rules:
     """When the climb stops."""
     own = DEFAULTS[est.algorithm]
     tol = own.tol if est.tol is None else float(est.tol)
@@ -135,7 +161,7 @@ def rules_of(est: Any, updates: int) -> Rules:
     return Rules(tol, change, steps, est.algorithm == "cavi", own.remedy)
 
 
-def check_weights(sample_weight: Any, n: int) -> Array | None:
+def check_weights(sample_weight: ArrayLike | None, n: int) -> Array | None:
     """Weights as a vector, or None."""
     if sample_weight is None:
         return None
@@ -149,7 +175,7 @@ def check_weights(sample_weight: Any, n: int) -> Array | None:
     return countable("sample_weight", weights)
 
 
-def check_rows(values: NDArray[Any], components: int, missing_allowed: bool) -> None:
+def check_rows(values: FloatRows, components: int, missing_allowed: bool) -> None:
     """Enough rows, something observed in every feature, and no missing entries where they cannot be used."""
     seen = np.zeros(values.shape[1])
     for part in slices(len(values) if missing_allowed else 0):
@@ -169,7 +195,7 @@ def check_seen(n: int, seen: Array, components: int) -> None:
         raise ValueError(f"feature {int(np.flatnonzero(seen == 0)[0])} of X has no observed value")
 
 
-def check_blocks(est: Any, truth: object, checkpoint: object) -> None:
+def check_blocks(est: MixtureOptions, truth: object, checkpoint: object) -> None:
     """Refuse what needs all rows in memory."""
     if est.algorithm not in BLOCKWISE:
         raise ValueError(f"algorithm={est.algorithm!r} needs the rows in memory; {sorted(BLOCKWISE)} work for blocks")
@@ -181,10 +207,10 @@ def check_blocks(est: Any, truth: object, checkpoint: object) -> None:
         raise ValueError(f"checkpoint is for 'cavi', 'natural' and 'gradient', not for algorithm={est.algorithm!r}")
 
 
-def learns_scale(estimator: Any) -> bool:
+def learns_scale(est: MixtureOptions) -> bool:
     """Whether the scale of the prior covariance is learnt: the default one, by the two exact climbs."""
-    given = estimator.covariance_prior is not None or estimator.covariance == "fixed"
-    return bool(estimator.algorithm in EXACT and not given)
+    given = est.covariance_prior is not None or est.covariance == "fixed"
+    return est.algorithm in EXACT and not given
 
 
 # --- Stochastic natural gradients on a stream: constant memory, one pass.
@@ -209,12 +235,12 @@ STREAM_STEP = RobbinsMonro(delay=10.0)
 
 def belief_of(stream: Stream, size: float | None) -> Belief:
     """q given the moments of as many rows as the stream stands for."""
-    return stream.mixture.belief(scaled(stream.share, stream.seen if size is None else size))
+    return stream.mixture.belief(scale_moments(stream.share, stream.seen if size is None else size))
 
 
 def begin(mixture: Mixture, moments: ComponentMoments) -> Stream:
     """A stream that has seen nothing but starts from these moments."""
-    return Stream(mixture, scaled(moments, 1.0 / moments.counts.sum()), 0.0, 0, -np.inf)
+    return Stream(mixture, scale_moments(moments, 1.0 / moments.counts.sum()), 0.0, 0, -np.inf)
 
 
 def absorb(stream: Stream, block: CompleteRows, step: StepRule, batch_size: int, size: float | None) -> Stream:
@@ -235,7 +261,7 @@ def _advance(stream: Stream, batch: CompleteRows, step: StepRule, size: float | 
     kl = mixture.kl(belief)
     bound = whole / own * (evaluation.bound + kl) - kl
     rho = min(step.length(stream.t), 1.0)  # type: ignore[attr-defined]
-    target = scaled(evaluation.moments, 1.0 / own)
+    target = scale_moments(evaluation.moments, 1.0 / own)
     share = combine(mixture.components, stream.share, 1.0 - rho, target, rho)
     return stream._replace(share=share, t=stream.t + 1, bound=bound)
 

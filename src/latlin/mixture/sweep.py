@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,8 @@ SLICE = 8192
 
 T = TypeVar("T")
 Totals = tuple[float, Array, Array, Array]
+#: rows in double or single precision
+FloatRows = NDArray[np.float64] | NDArray[np.float32]
 
 
 class ComponentParams(Protocol):
@@ -104,7 +106,7 @@ class CovarianceStructure(SecondMoments, Protocol[Params]):
 class CompleteRows:
     """N complete rows, their weights, and where batches prefer some of them, the chances of each (of sum one)."""
 
-    values: NDArray[Any]
+    values: FloatRows
     weights: Array | None = None
     chances: Array | None = None
 
@@ -164,7 +166,7 @@ class CompleteRows:
 
         def run(part: slice) -> Totals:
             values = widen(self.values[part])
-            rows = values if change is None else mapped(values, *change)
+            rows = values if change is None else map_rows(values, *change)
             return kernel(rows, self.weights_of(part), *parameters)
 
         return add_totals(_spread(run, len(self)))
@@ -219,7 +221,7 @@ class IncompleteRows:
         return sum_log, structure.from_products(params.mean, count, first, second)
 
 
-def active_chances(values: NDArray[Any]) -> Array:
+def active_chances(values: FloatRows) -> Array:
     """Half the same for all rows, half by squared distance from the mean in units of the columns' spread.
 
     Those are the sizes of what a row adds to sums of squares, and sums by Horvitz and Thompson (1952) vary least when
@@ -253,32 +255,32 @@ def draw_unequal(chances: Array, size: int, rng: np.random.Generator) -> tuple[N
     return chosen, included[chosen]
 
 
-def make_rows(values: NDArray[Any], weights: Array | None) -> CompleteRows | IncompleteRows:
+def make_rows(values: FloatRows, weights: Array | None) -> CompleteRows | IncompleteRows:
     """Wrap data, sorting rows with missing entries by pattern."""
     if not any(np.isnan(values[part]).any() for part in slices(len(values))):
         return CompleteRows(values, weights)
     return incomplete_rows(values, np.ones(len(values)) if weights is None else weights)
 
 
-def incomplete_rows(values: NDArray[Any], weights: Array) -> IncompleteRows:
+def incomplete_rows(values: FloatRows, weights: Array) -> IncompleteRows:
     """Rows sorted by pattern."""
-    order, patterns, labels = by_pattern(np.isnan(values))
+    order, patterns, labels = sort_by_pattern(np.isnan(values))
     return IncompleteRows(widen(values[order]), weights[order], patterns, labels)
 
 
-def by_pattern(missing: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.intp]]:
+def sort_by_pattern(missing: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.intp]]:
     """The order that puts rows with the same pattern together, the patterns, and the sorted rows' labels."""
     patterns, labels = np.unique(missing, axis=0, return_inverse=True)
     order = np.argsort(labels.ravel(), kind="stable")
     return order, patterns, labels.ravel()[order]
 
 
-def widen(values: NDArray[Any]) -> Array:
+def widen(values: FloatRows) -> Array:
     """float64 and C-ordered, a copy only where needed."""
     return np.ascontiguousarray(values, dtype=np.float64)
 
 
-def mapped(values: Array, factor: Array, origin: Array) -> Array:
+def map_rows(values: Array, factor: Array, origin: Array) -> Array:
     """F(x − c) of every row x; the origin is taken off first, so that far data keep their digits."""
     return np.ascontiguousarray((values - origin) @ factor.T)
 

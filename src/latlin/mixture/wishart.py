@@ -19,9 +19,9 @@ from scipy.special import gammaln
 
 from latlin.densities.conjugate import precision_weighted_kl, wishart_expected_log_det, wishart_kl
 from latlin.mixture.kernels import diagonal_joint, full_joint, full_pass, pooled_pass
-from latlin.mixture.moments import ComponentMoments, Pooled, Separate, from_reference, inverse, log_det_of_root
+from latlin.mixture.moments import ComponentMoments, Pooled, Separate, centre_moments, inverse, log_det_of_root
 from latlin.mixture.moments import root as root_of
-from latlin.mixture.sweep import ReducibleRows, mapped, widen
+from latlin.mixture.sweep import ReducibleRows, map_rows, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
 from latlin.numerics.stored import storable
@@ -156,10 +156,10 @@ class WishartPrecision(_WishartPrior):
     def collect(self, rows: ReducibleRows, params: WishartParams, log_weights: Array) -> tuple[float, ComponentMoments]:
         kernel_parameters = (self.offsets(params) + log_weights, params.mean, _whitener(params))
         sum_log, count, first, second = rows.reduce(full_pass, kernel_parameters)
-        return sum_log, from_reference(self, params.mean, count, first, second)
+        return sum_log, centre_moments(self, params.mean, count, first, second)
 
     def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> ComponentMoments:
-        return from_reference(self, reference, count, first, second)
+        return centre_moments(self, reference, count, first, second)
 
     def precisions(self, params: WishartParams) -> Array:
         """E[Λ_k], shape (K, D, D)."""
@@ -211,10 +211,10 @@ class Tied(_WishartPrior):
         kernel_parameters = (self.offsets(params) + log_weights, centres, np.ones_like(centres))
         sum_log, count, first, second = rows.reduce(pooled_pass, kernel_parameters, (whitener, self.prior_mean))
         back = inverse(whitener)
-        return sum_log, from_reference(self, params.mean, count, first @ back.T, back @ second @ back.T)
+        return sum_log, centre_moments(self, params.mean, count, first @ back.T, back @ second @ back.T)
 
     def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> ComponentMoments:
-        return from_reference(self, reference, count, first, second.sum(axis=0))
+        return centre_moments(self, reference, count, first, second.sum(axis=0))
 
     def precisions(self, params: WishartParams) -> Array:
         """E[Λ] once per component, shape (K, D, D)."""
@@ -230,7 +230,7 @@ class Tied(_WishartPrior):
         whitener = _whitener(params)
         centres = (params.mean - self.prior_mean) @ whitener.T
         offset = self.offsets(params) + log_weights
-        return diagonal_joint(mapped(rows, whitener, self.prior_mean), offset, centres, np.ones_like(centres))
+        return diagonal_joint(map_rows(rows, whitener, self.prior_mean), offset, centres, np.ones_like(centres))
 
     def restrict(self, params: WishartParams, kept: NDArray[np.bool_]) -> tuple[Tied, WishartParams]:
         """The same components of some of the features."""

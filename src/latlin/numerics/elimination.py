@@ -11,6 +11,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from latlin.numerics.stored import are_offsets, rise_within
+
 Index = NDArray[np.int64]
 #: a pivot below this share of the diagonal entry is rounding: the matrix is singular
 ROUNDING = 1e-13
@@ -293,19 +295,23 @@ def fits_together(order: Index, indptr: Index, indices: Index, supernodes: tuple
     if any(part.ndim != 1 or part.dtype != np.int64 for part in (order, indptr, indices, source, *supernodes)):
         return False
     n, runs = len(order), len(first) - 1
-    if not np.array_equal(np.sort(order), np.arange(n)) or not _are_offsets(indptr, n, len(indices)):
+    if not np.array_equal(np.sort(order), np.arange(n)) or not are_offsets(indptr, n, len(indices)):
         return False
     column = np.repeat(np.arange(n), np.diff(indptr))
     if (
-        not _rise(column, indices, n)
+        not rise_within(column, indices, n)
         or np.any(indptr[1:] == indptr[:-1])
         or np.any(indices[indptr[:-1]] != np.arange(n))
     ):
         return False
-    if not _are_offsets(first, runs, n) or not _are_offsets(begin, runs, len(rows)) or np.any(np.diff(first) < 1):
+    if not are_offsets(first, runs, n) or not are_offsets(begin, runs, len(rows)) or np.any(np.diff(first) < 1):
         return False
     width, height, run = np.diff(first), np.diff(begin), np.repeat(np.arange(runs), np.diff(begin))
-    if np.any(height < width) or not _rise(run, rows, n) or not np.array_equal(of, np.repeat(np.arange(runs), width)):
+    if (
+        np.any(height < width)
+        or not rise_within(run, rows, n)
+        or not np.array_equal(of, np.repeat(np.arange(runs), width))
+    ):
         return False
     # a supernode's own columns are its first rows
     within = np.arange(len(rows)) - begin[run]
@@ -318,14 +324,3 @@ def fits_together(order: Index, indptr: Index, indices: Index, supernodes: tuple
     lowest = rows[np.minimum(begin[:-1] + width, len(rows) - 1)] if len(rows) else rows
     wanted = of[lowest[run[below]]] * n + rows[below]
     return bool(np.all(np.isin(wanted, run * n + rows, kind="sort")))
-
-
-def _are_offsets(values: Index, count: int, end: int) -> bool:
-    """Whether these are where `count` parts of something of length `end` begin, and its end."""
-    return len(values) == count + 1 and values[0] == 0 and values[-1] == end and bool(np.all(np.diff(values) >= 0))
-
-
-def _rise(part: Index, values: Index, n: int) -> bool:
-    """Whether values are from 0 to n − 1 and rise strictly within each part."""
-    inside = not np.any((values < 0) | (values >= n))
-    return inside and bool(np.all((np.diff(values) > 0) | (np.diff(part) > 0)))

@@ -165,9 +165,23 @@ def _take_apart(matrix: SparseSum) -> dict[str, Any]:
 
 
 def _put_together(base: Any, rows: Any, weights: Any) -> SparseSum:
-    made = [None if part is None else sparse.csr_array(part[:3], shape=part[3]) for part in (base, rows)]
-    assert made[0] is not None  # every sum has a base
-    return SparseSum(made[0], made[1], weights)
+    """The sum of parts from a file; compiled loops follow their indices without looking, so these are checked."""
+    held, beside = _matrix_of(base), None if rows is None else _matrix_of(rows)
+    n, dim = (0, held.shape[0]) if beside is None else beside.shape
+    length = None if weights is None else np.shape(weights)
+    if held.shape != (dim, dim) or length != (None if beside is None else (n,)):
+        raise ValueError(f"not a stored value: matrices of shapes {held.shape} and {(n, dim)} with weights {length}")
+    return SparseSum(held, beside, weights)
+
+
+def _matrix_of(parts: Any) -> sparse.csr_array:
+    """The sparse matrix of stored entries, columns and beginnings of rows, if they fit together."""
+    data, indices, indptr, shape = parts
+    if data.dtype != np.float64 or data.shape != indices.shape:
+        raise ValueError("not a stored value: the entries of a sparse matrix must be one number per place")
+    matrix = sparse.csr_array((data, indices, indptr), shape=shape)
+    matrix.check_format(full_check=True)
+    return matrix
 
 
 storable_as(SparseSum, _take_apart, _put_together)

@@ -167,7 +167,7 @@ def log_sigmoid(x: ArrayLike) -> Array:
     return np.asarray(np.minimum(x, 0.0) - np.log1p(np.exp(-np.abs(x))))
 
 
-def by_count(f: Callable[[Array], Array], y: Array) -> Array:
+def map_counts(f: Callable[[Array], Array], y: Array) -> Array:
     """f at counts y, evaluated once for each number up to the largest one where these are fewer than the counts.
 
     >>> by_count(np.sqrt, np.array([4.0, 1.0, 4.0, 0.0, 1.0, 1.0])).tolist()

@@ -224,6 +224,7 @@ def _filled(cls: Any, parts: dict[str, Any]) -> Any:
         parts = {**_new_parts(cls, set(expected) - set(parts)), **parts}
     if expected is not None and set(expected) != set(parts):
         raise ValueError(f"not a stored value: {cls.__name__} has parts {sorted(expected)}, got {sorted(parts)}")
+    _check_names(cls, parts)
     _check_parts(cls, parts)
     if hasattr(cls, "_fields"):
         value = cls(**parts)
@@ -241,6 +242,14 @@ def _new_parts(cls: Any, missing: set[str]) -> dict[str, Any]:
     if hasattr(cls, "_fields"):
         return {name: cls._field_defaults[name] for name in missing & set(cls._field_defaults)}
     return {f.name: f.default for f in fields(cls) if f.name in missing and f.default is not MISSING}
+
+
+def _check_names(cls: type, parts: Iterable[str]) -> None:
+    """No name from a file takes the place of something that the class does."""
+    for name in parts:
+        own = getattr(cls, name, None)
+        if name.startswith("__") or isinstance(own, property) or callable(own):
+            raise ValueError(f"not a stored value: {name!r:.80} is no part of {cls.__name__}")
 
 
 def _check_parts(cls: type, parts: Mapping[str, Any]) -> None:
@@ -295,3 +304,37 @@ def _has_members(part: Any, protocol: type) -> bool:
     names = {name for base in bases for name in (*vars(base), *vars(base).get("__annotations__", {}))}
     own = vars(part) if hasattr(part, "__dict__") else {}
     return all(name.startswith("_") or hasattr(type(part), name) or name in own for name in names)
+
+
+# --- What `check_stored` may ask: compiled loops follow places without looking, and one out of place reads anywhere.
+
+
+def are_places(values: NDArray[Any], count: int, least: int = 0) -> bool:
+    """Whether these are integers from `least` to count − 1.
+
+    >>> are_places(np.array([0, 2]), 3), are_places(np.array([0, 3]), 3), are_places(np.array([0.0]), 3)
+    (True, False, False)
+    """
+    return values.dtype.kind in "iu" and not bool(np.any((values < least) | (values >= count)))
+
+
+def are_offsets(values: NDArray[Any], count: int, end: int) -> bool:
+    """Whether these are where `count` parts of something of length `end` begin, and its end."""
+    return len(values) == count + 1 and values[0] == 0 and values[-1] == end and bool(np.all(np.diff(values) >= 0))
+
+
+def rise_within(part: NDArray[Any], values: NDArray[Any], n: int) -> bool:
+    """Whether values are from 0 to n − 1 and rise strictly within each part."""
+    return are_places(values, n) and bool(np.all((np.diff(values) > 0) | (np.diff(part) > 0)))
+
+
+def check_made_again(value: Any, made: Any) -> None:
+    """Refuse an object from a file whose parts are not those that its constructor makes."""
+    parts, right = vars(value), vars(made)
+    if set(parts) != set(right) or not all(_are_alike(parts[name], part) for name, part in right.items()):
+        raise ValueError(f"not a stored value: the parts of a {type(value).__name__} do not fit together")
+
+
+def _are_alike(part: Any, right: Any) -> bool:
+    kinds = np.asarray(part).dtype.kind, np.asarray(right).dtype.kind
+    return part is right or (kinds[0] == kinds[1] and np.array_equal(part, right))

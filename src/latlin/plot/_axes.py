@@ -113,7 +113,7 @@ def checked(**needed: str) -> Callable[[Callable[Given, Drawn]], Callable[Given,
         signature = inspect.signature(plot)
 
         @wraps(plot)
-        def asked(*args: Given.args, **options: Given.kwargs) -> Drawn:
+        def checked(*args: Given.args, **options: Given.kwargs) -> Drawn:
             for name, value in signature.bind(*args, **options).arguments.items():
                 if name in needed and not hasattr(value, needed[name]):
                     raise ValueError(f"{name} must be fitted and have {needed[name]!r}, got {value!r:.80}")
@@ -122,6 +122,6 @@ def checked(**needed: str) -> Callable[[Callable[Given, Drawn]], Callable[Given,
                     ARGUMENTS[name](name, value)
             return plot(*args, **options)
 
-        return asked
+        return checked
 
     return decorate

@@ -17,16 +17,14 @@ from latlin.potentials.beta_binomial import BetaBinomial
 from latlin.potentials.binomial import Binomial
 from latlin.potentials.custom import Custom
 from latlin.potentials.gamma import Gamma
-from latlin.potentials.gaussian import Gaussian
+from latlin.potentials.gaussian import Gaussian, LogNormal
 from latlin.potentials.gaussian_mixture import GaussianMixture, SpikeAndSlab
 from latlin.potentials.generalised_normal import GeneralisedNormal
 from latlin.potentials.generalised_poisson import GeneralisedPoisson
 from latlin.potentials.horseshoe import Horseshoe
 from latlin.potentials.huber import Huber
-from latlin.potentials.interval import Interval
 from latlin.potentials.inverse_gaussian import InverseGaussian
 from latlin.potentials.laplace import AsymmetricLaplace, Laplace
-from latlin.potentials.log_normal import LogNormal
 from latlin.potentials.logistic import Logistic
 from latlin.potentials.logit import Logit
 from latlin.potentials.negative_binomial import NegativeBinomial
@@ -37,7 +35,7 @@ from latlin.potentials.probit import Probit
 from latlin.potentials.step import Step
 from latlin.potentials.student_t import Cauchy, StudentT
 from latlin.potentials.survival import Exponential, LogLogistic, Weibull
-from latlin.potentials.truncated import Truncated
+from latlin.potentials.truncated import Interval, Truncated
 from latlin.potentials.tweedie import Tweedie
 from latlin.potentials.zero_counts import Hurdle, ZeroInflated
 

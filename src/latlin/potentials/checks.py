@@ -132,7 +132,7 @@ def refuse(name: str, array: Array, bad: NDArray[np.bool_], expected: str) -> No
 
 
 @contextmanager
-def told_by_rows() -> Iterator[None]:
+def naming_rows() -> Iterator[None]:
     """Sites that are refused are rows to whoever gave them."""
     try:
         yield

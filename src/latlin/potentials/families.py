@@ -20,12 +20,11 @@ from latlin.potentials.beta import Beta
 from latlin.potentials.beta_binomial import BetaBinomial
 from latlin.potentials.binomial import Binomial
 from latlin.potentials.gamma import Gamma
-from latlin.potentials.gaussian import Gaussian
+from latlin.potentials.gaussian import Gaussian, LogNormal
 from latlin.potentials.generalised_poisson import GeneralisedPoisson
 from latlin.potentials.huber import Huber
 from latlin.potentials.inverse_gaussian import InverseGaussian
 from latlin.potentials.laplace import AsymmetricLaplace, Laplace
-from latlin.potentials.log_normal import LogNormal
 from latlin.potentials.logistic import Logistic
 from latlin.potentials.logit import Logit
 from latlin.potentials.negative_binomial import NegativeBinomial
@@ -122,16 +121,22 @@ class Family:
             raise ValueError(f"{type(self.template).__name__} needs a value of {missing[0]}, got {sorted(values)}")
         return {name: values[name] for name in self.parameters}
 
+    @property
+    def is_noise(self) -> bool:
+        """Whether observations lie about x at a scale, all of them or those that are recorded."""
+        seen: Potential = getattr(self.template, "base", self.template)
+        return self.link == "identity" and seen.location_scale
+
     def ranges(self, unit: float) -> dict[str, Range]:
         """Where the parameters lie; the scale of a noise is measured in the units of y."""
-        located = {"scale": Positive(0.5 * unit, 1e-4 * unit, 1e2 * unit)} if self.template.location_scale else {}
+        located = {"scale": Positive(0.5 * unit, 1e-4 * unit, 1e2 * unit)} if self.is_noise else {}
         return {**self.template.free, **located}
 
     def first(self, targets: Described, share: float = 0.5) -> dict[str, Any]:
         """Parameters to start a search from; of a noise its share of the spread of y."""
         values = {name: np.asarray(self.template.value_of(name), dtype=float) for name in self.parameters}
         found: dict[str, Any] = {name: float(v) if v.ndim == 0 else v for name, v in values.items()}
-        if self.link == "identity" and self.template.location_scale:
+        if self.is_noise:
             found["scale"] = share * self.unit(targets)
         one = len(found) == 1 and not self.template.location_scale
         if one and (self.link == "log" or (self.link == "share" and len(self.columns) == 1)):

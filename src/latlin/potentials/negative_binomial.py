@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc, digamma, expit, gammaln
 
 from latlin.numerics.options import float_array, one_of
-from latlin.numerics.special import by_count, log_rising, log_sigmoid
+from latlin.numerics.special import log_rising, log_sigmoid, map_counts
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import counts, positive
 from latlin.potentials.exponentials import LOG_MOST, Exponentials, ExponentialTerm, Walled, expected_rate
@@ -91,7 +91,7 @@ class NegativeBinomial(Potential):
 
     def _by_count(self, f: Callable[[Array], Array]) -> Array:
         """A function of a site's count and dispersion; once per count where the dispersion is one number."""
-        return f(self.y) if self.dispersion.ndim else by_count(f, self.y)
+        return f(self.y) if self.dispersion.ndim else map_counts(f, self.y)
 
     def _walled(self) -> Walled:
         """φ = Γ(y + r)/(Γ(r) y!) (α/(1+α))^y (1 + α)^{−r}, r = e^x/α."""

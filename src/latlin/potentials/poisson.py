@@ -11,7 +11,7 @@ from scipy.special import gammaincc, gammaln, xlogy
 
 from latlin.numerics.arrays import LOG_2PI, all_finite
 from latlin.numerics.options import float_array
-from latlin.numerics.special import LONG, by_count
+from latlin.numerics.special import LONG, map_counts
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import counts
 from latlin.potentials.exponentials import LOG_MOST, Exponentials, ExponentialTerm, expected_rate
@@ -51,7 +51,7 @@ class Poisson(Potential):
     def _made(self) -> Exponentials:
         with np.errstate(divide="ignore"):
             top = np.log(self.y)
-        log_factorial, peak = (by_count(f, self.y) for f in (lambda y: gammaln(y + 1), log_most_probable))
+        log_factorial, peak = (map_counts(f, self.y) for f in (lambda y: gammaln(y + 1), log_most_probable))
         return Exponentials(-log_factorial, self.y, (RATE,), peak, top)
 
     def _form(self) -> Exponentials:

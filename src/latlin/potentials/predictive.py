@@ -116,13 +116,17 @@ def censored_pit(described: Predictive, times: Array, rng: np.random.Generator) 
 
     Of a time that comes later than its row says, drawn evenly above P(new ≤ time); of an earlier one, below it.
     """
+    low, high = censored_levels(described, times)
+    return np.asarray(low + rng.random(len(times)) * (high - low))
+
+
+def censored_levels(described: Predictive, times: Array) -> tuple[Array, Array]:
+    """Levels P(new ≤ time) between which the times of rows lie; the same two for events that were seen."""
     table = times if times.ndim == 2 else times[:, None]
     event = table[:, 1] if table.shape[1] > 1 else np.ones(len(table))
     upto = described.cdf(table[:, 0])
     above = described.cdf(np.where(event == 3.0, table[:, -1], table[:, 0]))
-    low = np.where(event == 2.0, 0.0, upto)
-    high = np.select([event == 0.0, event == 3.0], [1.0, above], upto)
-    return np.asarray(low + rng.random(len(table)) * (high - low))
+    return np.where(event == 2.0, 0.0, upto), np.select([event == 0.0, event == 3.0], [1.0, above], upto)
 
 
 def residuals_of(pit: Array) -> Array:

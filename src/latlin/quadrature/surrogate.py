@@ -293,10 +293,10 @@ def resolve_fit(hyperparameters: str | Hyperparameters, noisy: bool, dim: int) -
     """The way of this name, or the given numbers."""
     if isinstance(hyperparameters, Hyperparameters):
         return Given(_check(hyperparameters, dim))
-    ways: dict[str, HyperparameterFit] = {"ml": HyperparameterMode(noisy), "marginal": DrawnHyperparameters(noisy)}
-    if hyperparameters not in ways:
+    kinds: dict[str, HyperparameterFit] = {"ml": HyperparameterMode(noisy), "marginal": DrawnHyperparameters(noisy)}
+    if hyperparameters not in kinds:
         raise ValueError(f"hyperparameters must be 'marginal', 'ml' or a Hyperparameters, got {hyperparameters!r}")
-    return ways[hyperparameters]
+    return kinds[hyperparameters]
 
 
 def _default(points: Array) -> Ensemble:
@@ -394,7 +394,7 @@ def _draws(posterior: HyperparameterPosterior, theta: Array) -> tuple[Array, Arr
 
 
 def _hessian(posterior: HyperparameterPosterior, theta: Array, step: float = 0.02) -> Array:
-    ways = step * np.eye(len(theta))
-    rows = [(posterior.with_slopes(theta + e)[1] - posterior.with_slopes(theta - e)[1]) / (2.0 * step) for e in ways]
+    steps = step * np.eye(len(theta))
+    rows = [(posterior.with_slopes(theta + e)[1] - posterior.with_slopes(theta - e)[1]) / (2.0 * step) for e in steps]
     hessian = np.array(rows)
     return 0.5 * (hessian + hessian.T)

@@ -60,8 +60,8 @@ class AdditiveFacts(NamedTuple):
         if self.approximation:
             word, _, reason = self.approximation.partition(": ")
             verdicts.append(f"Approximation: {word}" + ("." if word == "accurate" else f": {reason}."))
-        doubt = [self.checks.doubt] if self.sentences and self.checks.doubt else []
-        return [*self.sentences, *doubt, *verdicts]
+        caution = [self.checks.effects_caution] if self.sentences and self.checks.effects_caution else []
+        return [*self.sentences, *caution, *verdicts]
 
 
 def describe_additive(model: Any, frame: Any = None, draws: int = DRAWS) -> AdditiveFacts:

@@ -68,8 +68,8 @@ def _curve(estimator: Any, X: Any, rows: Array, j: int, inverse: Callable[[Array
     x = np.linspace(rows[:, j].min(), rows[:, j].max(), PLACES)
     places = np.tile(rows.mean(axis=0), (PLACES, 1))
     places[:, j] = x
-    asked = type(X)(places, columns=X.columns) if hasattr(X, "iloc") else places
-    mean, std = (np.asarray(part, float).ravel() for part in estimator.predict_latent(asked, return_std=True))
+    rows = type(X)(places, columns=X.columns) if hasattr(X, "iloc") else places
+    mean, std = (np.asarray(part, float).ravel() for part in estimator.predict_latent(rows, return_std=True))
     half = float(ndtri(0.5 + 0.5 * COVERAGE)) * std
     ends = {"mean": mean, "low": mean - half, "high": mean + half}
     return {"x": x.tolist(), **{key: inverse(values).tolist() for key, values in ends.items()}}

@@ -61,9 +61,9 @@ def curves_of_process(model: Any, X: Any, names: list[str]) -> list[Curve]:
         x = np.linspace(rows[:, j].min(), rows[:, j].max(), PLACES)
         places = np.tile(np.median(rows, axis=0), (PLACES, 1))
         places[:, j] = x
-        # a model of a data frame is asked by one
-        asked = type(X)(places, columns=X.columns) if hasattr(X, "iloc") else places
-        found.append(Curve(name, x, *band(*model.predict_latent(asked, return_std=True))))
+        # a model of a data frame wants one
+        rows = type(X)(places, columns=X.columns) if hasattr(X, "iloc") else places
+        found.append(Curve(name, x, *band(*model.predict_latent(rows, return_std=True))))
     return found
 
 

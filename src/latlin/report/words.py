@@ -267,11 +267,11 @@ def count_words(facts: Facts) -> str:
     levels = ", a column of levels counted once" if facts.factors else ""
     weak = any(check.name == "baseline" and check.remedy for check in facts.checks)
     but = ", but together they do not clearly predict held-out rows better" if weak and found.n_clear else ""
-    doubt = f" {facts.model_checks.doubt}" if found.n_clear and facts.model_checks.doubt else ""
+    caution = f" {facts.model_checks.effects_caution}" if found.n_clear and facts.model_checks.effects_caution else ""
     have = f"feature{'s' * (found.total != 1)} {'has' if found.n_clear == 1 else 'have'}"
     return (
         f"{found.n_clear} of {found.total} {have} a clear effect "
-        f"({100 * facts.coverage:.0f} % probability{levels}){but}.{doubt}"
+        f"({100 * facts.coverage:.0f} % probability{levels}){but}.{caution}"
     )
 
 
@@ -297,8 +297,8 @@ def _driven(facts: Facts) -> list[str]:
     several = len(facts.log_evidence) > 1
     said = f"Given the other features, {what} {', '.join(parts)}." if not several else _of_classes(found)
     rest = f" No clear effect: {_listed(found.unclear)}." if found.unclear else ""
-    doubt = f" {facts.model_checks.doubt}" if facts.model_checks.doubt else ""
-    return [said + rest + doubt]
+    caution = f" {facts.model_checks.effects_caution}" if facts.model_checks.effects_caution else ""
+    return [said + rest + caution]
 
 
 def _of_classes(found: KnownEffects) -> str:

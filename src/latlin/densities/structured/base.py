@@ -18,9 +18,9 @@ from scipy.sparse.linalg import spsolve_triangular
 
 from latlin.densities.precision import DiagonalWhitening
 from latlin.densities.structured.rows import Pattern, ProjectionRows, Terms, banded, sparse_pattern
-from latlin.densities.structured.stacked_rows import as_rows
+from latlin.densities.structured.stacked_rows import make_projection_rows
 from latlin.numerics.arrays import Array
-from latlin.numerics.stored import storable
+from latlin.numerics.stored import check_made_again, storable
 
 Index = NDArray[np.integer]
 
@@ -160,6 +160,11 @@ class StructuredCovariance:
     structure: Structure
     theta: Array
 
+    def check_stored(self) -> None:
+        found, dim = (self.theta.shape, self.whitening.scale.shape), self.structure.dim
+        if found != ((self.structure.size,), (dim,)):
+            raise ValueError(f"theta and scale must have lengths {self.structure.size} and {dim}, got shapes {found}")
+
     @property
     def dim(self) -> int:
         return self.structure.dim
@@ -178,7 +183,7 @@ class StructuredCovariance:
         return self.whitening.scale[:, None] * middle * self.whitening.scale
 
     def project(self, rows: Any) -> Array:
-        return variances_of(self.structure, self.theta, as_rows(rows, self.whitening.scale))
+        return variances_of(self.structure, self.theta, make_projection_rows(rows, self.whitening.scale))
 
     def quadratic(self, deviations: Array) -> Array:
         return self.structure.quadratic(self.theta, self.whitening.solve(deviations.T))
@@ -206,6 +211,9 @@ class PatternedTriangle(Triangular):
         self.pattern = pattern
         self.dim, self.size = pattern.dim, pattern.size
         self.pivots = pattern.diagonal
+
+    def check_stored(self) -> None:
+        check_made_again(self, PatternedTriangle(self.pattern))
 
     def factor(self, theta: Array) -> Any:
         return self.pattern.matrix(theta)
@@ -264,6 +272,9 @@ class DiagonalStructure(Triangular):
     def __init__(self, dim: int) -> None:
         self.dim = self.size = dim
         self.pivots = np.arange(dim)
+
+    def check_stored(self) -> None:
+        check_made_again(self, DiagonalStructure(len(self.pivots)))
 
     def factor(self, theta: Array) -> sparse.dia_array:
         return sparse.diags_array(theta)

@@ -18,7 +18,7 @@ from latlin.densities.structured.base import Structure, Triangular
 from latlin.densities.structured.rows import DenseRows, ProjectionRows, Terms, product, row_dots
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import solve_upper
-from latlin.numerics.stored import storable
+from latlin.numerics.stored import are_places, check_made_again, storable
 
 
 class Image(NamedTuple):
@@ -112,6 +112,11 @@ class ChevronStructure(Loadings, Triangular):
         # row i of C reaches the coordinates that come i-th or later
         self.pivots = np.where(order == self.rank, dim * self.rank + np.arange(dim), np.arange(dim) * self.rank + order)
 
+    def check_stored(self) -> None:
+        if self.first.ndim != 1 or not are_places(self.first, len(self.pivots)):
+            raise ValueError("first must hold coordinates with full rows")
+        check_made_again(self, ChevronStructure(len(self.pivots), self.first))
+
     def restrict(self, theta: Array) -> None:
         loadings, scale = self.split(theta)
         loadings[self.first] = np.tril(loadings[self.first])
@@ -178,6 +183,9 @@ class LowRankStructure(Loadings):
 
     def __init__(self, dim: int, rank: int) -> None:
         self.dim, self.rank, self.size = dim, rank, dim * (rank + 1)
+
+    def check_stored(self) -> None:
+        check_made_again(self, LowRankStructure(self.dim, self.rank))
 
     def spread(self, scale: Array) -> Array:
         return self.joined(np.zeros((self.dim, self.rank)), np.sqrt(np.maximum(scale**2 - SMALLEST**2, 0.0)))
@@ -270,6 +278,11 @@ class SubspaceStructure:
         self.dim, self.rank = basis.shape
         self.codim = self.dim - self.rank
         self.size = inner.size + (self.codim > 0)
+
+    def check_stored(self) -> None:
+        if self.basis.ndim != 2 or self.inner_structure.dim != self.basis.shape[1]:
+            raise ValueError(f"basis must have {self.inner_structure.dim} columns, got shape {self.basis.shape}")
+        check_made_again(self, SubspaceStructure(self.basis, self.inner_structure))
 
     def split(self, theta: Array) -> tuple[Array, float]:
         """Parameters of C, and c."""

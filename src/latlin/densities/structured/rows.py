@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.linalg import blas
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.stored import storable
+from latlin.numerics.stored import are_offsets, are_places, rise_within, storable
 from latlin.numerics.threads import one_blas_thread
 
 # --- Where a triangular factor C may be non-zero: upper triangular, the diagonal always included, stored by columns.
@@ -51,6 +51,18 @@ class Pattern:
 
     columns: Index
     entries: Index
+
+    def check_stored(self) -> None:
+        flat = self.columns.ndim == self.entries.ndim == 1 and len(self.columns) > 0
+        if (
+            not flat
+            or not are_places(self.columns, self.size + 1)
+            or not are_offsets(self.columns, self.dim, self.size)
+        ):
+            raise ValueError(f"columns must be where the columns of {self.size} entries begin")
+        upper = rise_within(self.column_of, self.entries, self.dim) and np.all(np.diff(self.columns) > 0)
+        if not upper or not np.array_equal(self.entries[self.diagonal], np.arange(self.dim)):
+            raise ValueError("entries must be rising rows of columns that end with the diagonal")
 
     @property
     def dim(self) -> int:

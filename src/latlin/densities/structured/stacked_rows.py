@@ -107,7 +107,7 @@ class OperatorRows(LoadingsByProducts):
         raise NotImplementedError
 
 
-def as_rows(matrix: Any, scale: Array, probes: int = 64, random_state: RandomState = 0) -> ProjectionRows:
+def make_projection_rows(matrix: Any, scale: Array, probes: int = 64, random_state: RandomState = 0) -> ProjectionRows:
     """The rows of H diag(scale), for a dense, sparse or operator H.
 
     Parameters

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
 
-from latlin.distributed.blocks import Block, Blocks, Summand, slices, widened
+from latlin.distributed.blocks import Block, Blocks, Summand, slices, widen_rows
 from latlin.factor.analysis.batch import batch_gradient_fit, complete_em_fit, ml_fit, rules_of
 from latlin.factor.analysis.moments import (
     DENSE_UP_TO,
@@ -56,7 +56,7 @@ class ColumnFacts(NamedTuple):
 
 def parts(block: Block) -> Iterator[Array]:
     """The rows of a block, widened, in slices that stay in the cache."""
-    return (widened(block.X[part]) for part in slices(block.n_rows, SLICE))
+    return (widen_rows(block.X[part]) for part in slices(block.n_rows, SLICE))
 
 
 def standardised(block: Block, centre: Array, scale: Array | None) -> Iterator[Array]:

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
-from latlin.distributed.blocks import Blocks, with_dense_rows
+from latlin.distributed.blocks import Blocks, make_rows_dense
 from latlin.distributed.checkpoints import digest_of, signature
 from latlin.distributed.opening import is_blocked, open_blocks, refuse_checkpoint, remember_columns
 from latlin.factor.analysis.batch import batch_gradient_fit, complete_em_fit, log_prior, ml_fit, rules_of
@@ -202,7 +202,7 @@ class FactorAnalysis(NamedEvidence, LatentDraws, Archived, FactorQueries):
         return self._conclude(_METHODS[self.method](self, rows), len(rows), variance)
 
     def _fit_blocks(self, X: Any, checkpoint: Any) -> FactorAnalysis:
-        blocks: Blocks = X if isinstance(X, RememberedBlocks) else with_dense_rows(open_blocks(X))
+        blocks: Blocks = X if isinstance(X, RememberedBlocks) else make_rows_dense(open_blocks(X))
         columns = read_columns(blocks)
         remember_columns(self, X, blocks.n_columns)
         if not columns.complete and self.method != "em":

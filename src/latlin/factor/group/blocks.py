@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from latlin.distributed.blocks import Block, Blocks, MappedBlocks, slices, widened
+from latlin.distributed.blocks import Block, Blocks, MappedBlocks, slices, widen_rows
 from latlin.factor.analysis.blocks import (
     DENSE_UP_TO,
     SLICE,
@@ -62,7 +62,7 @@ class GroupReading:
     def slices(self, block: Block) -> Iterator[tuple[Array, Labels]]:
         """Rows and their patterns, in slices that stay in the cache."""
         for part in slices(block.n_rows, SLICE):
-            z = widened(block.X[part]) - self.scaling.centre
+            z = widen_rows(block.X[part]) - self.scaling.centre
             z /= self.scaling.scale
             if len(self.kinds) == 1:
                 yield z, np.zeros(len(z), dtype=np.int64)

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import gammaln
 from sklearn.utils.validation import validate_data
 
-from latlin.distributed.blocks import with_dense_rows
+from latlin.distributed.blocks import make_rows_dense
 from latlin.distributed.checkpoints import CheckpointFiles, digest_of, signature
 from latlin.distributed.opening import is_blocked, open_blocks, refuse_checkpoint, remember_columns
 from latlin.factor.fit import LatentDraws, NamedEvidence
@@ -275,7 +275,7 @@ class GroupFactorAnalysis(NamedEvidence, LatentDraws, Archived, GroupQueries):
             _refuse_groups(groups)
             views, blocks = open_views(X)
         else:
-            blocks = with_dense_rows(open_blocks(X))
+            blocks = make_rows_dense(open_blocks(X))
             views = matrix_views(blocks.n_columns, groups)
             remember_columns(self, X, blocks.n_columns)
         data, scaling = prepare_blocks(blocks, views, self.scale, by_feature)

@@ -259,7 +259,7 @@ def _given(types: Mapping[Any, str] | Sequence[str] | None, names: list[Any]) ->
         return {}
     pairs = dict(types) if isinstance(types, Mapping) else dict(zip(names, types, strict=False))
     if not isinstance(types, Mapping) and len(types) != len(names):
-        raise ValueError(f"types must have one entry a column ({len(names)}), got {len(types)}")
+        raise ValueError(f"types must have one entry per column ({len(names)}), got {len(types)}")
     for name, kind in pairs.items():
         if name not in names:
             raise ValueError(f"types names the column {name!r}, which X does not have")

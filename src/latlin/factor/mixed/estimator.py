@@ -25,6 +25,7 @@ from latlin.factor.mixed.columns import (
     predict_column,
 )
 from latlin.factor.mixed.fit import MixedProblem, climb, cold_posterior, make_engine, projected, unit_student_t
+from latlin.factor.mixed.nodes import COUNTS
 from latlin.factor.mixed.sites import family_of
 from latlin.inference.diagnosis.dispersion import dispersion_about
 from latlin.numerics.alerts import MisfitWarning, alert
@@ -39,7 +40,7 @@ from latlin.potentials.base import Potential
 from latlin.potentials.families import SUCCESSES
 
 LATENTS = ("gaussian", "laplace", "student-t")
-ENGINES = ("gkl", "mean-field", "lvb", "laplace", "ep")
+ENGINES = ("gkl", "mean-field", "lvb", "laplace", "ep", "quadrature")
 #: families of columns that have a quadratic bound and nothing else to learn, or are Gaussian
 BOUNDED = ("gaussian", "logit", "binomial")
 #: degrees of freedom from which on they are learnt
@@ -71,13 +72,14 @@ class MixedFactorAnalysis(
         Columns that belong to others and are not explained themselves: {"wins": "games"} names the trials of a column
         of type "binomial" or "beta-binomial", {"weeks": "seen"} the events (1 seen, 0 comes later, 2 came earlier) of
         one of times. Successes need their trials; times without events were all seen.
-    engine : {"gkl", "mean-field", "lvb", "laplace", "ep"}
+    engine : {"gkl", "mean-field", "lvb", "laplace", "ep", "quadrature"}
         How the posteriors of the rows are approximated. The first three give bounds that never fall: "mean-field" of
         independent latents, "lvb" by quadratic bounds on binary columns (and real, categorical, binomial ones);
-        neither is higher than that of "gkl" for the same parameters.
+        neither is higher than that of "gkl" for the same parameters. "quadrature" assumes nothing of their shape, for
+        at most three latents.
     latents : {"gaussian", "laplace", "student-t"}
-        Density of the latents, of unit variance. The last two fix the rotation of the factors; "ep" needs the first,
-        and "laplace" latents have a kink that the Laplace engine cannot use.
+        Density of the latents, of unit variance. The last two fix the rotation of the factors; "ep" and "quadrature"
+        need the first, and "laplace" latents have a kink that the Laplace engine cannot use.
     df : float or "auto"
         Degrees of freedom of Student-t latents, more than 2; "auto" learns them.
     penalty : float
@@ -347,6 +349,8 @@ class MixedFactorAnalysis(
         for name, known in (("engine", ENGINES), ("latents", LATENTS)):
             one_of(name, getattr(self, name), known)
         whole("n_components", self.n_components, 1)
+        if self.engine == "quadrature" and self.n_components not in COUNTS:
+            raise ValueError(f"engine 'quadrature' takes at most {max(COUNTS)} components, got {self.n_components}")
         if self.df != "auto":
             number("df", self.df, above=2.0)
         for name in ("penalty", "noise_floor", "tol"):

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize, minimize_scalar
 
+from latlin.factor.mixed.nodes import LatentSample, NodeRows, select
 from latlin.factor.mixed.rows import ClimbingRows, Expectation, PropagatingRows, RowEngine
 from latlin.factor.mixed.sites import ColumnSites, Index, exact_expectation, first_sites, local_expectation, shares
 from latlin.numerics.arrays import Array
@@ -73,21 +74,27 @@ class MixedProblem:
         """The M-step: better parameters of every column."""
         old = state.sites
         loading, intercept, parameters = old.loading.copy(), old.intercept.copy(), list(old.parameters)
+        latents = self._latents(state)
         for column in range(len(old.families)):
-            seen = ~np.isnan(self.rows[:, column])
-            means, covs = (state.means, state.covs) if seen.all() else (state.means[seen], state.covs[seen])
-            potential = old.potential(column, old.observed(self.rows, seen, column))
+            seen = ~np.isnan(self.rows[latents.row, column])
+            row, means, covs, weight = latents if seen.all() else select(latents, seen)
+            potential = old.potential(column, old.observed(self.rows, row, column))
             ordered = old.families[column] == "ordinal"
             theta = np.append(old.loading[column], old.intercept[column])
-            own = ColumnSum(
-                potential, means, covs, self.penalty, ordered, getattr(self.engine, "expect", exact_expectation)
-            )
+            expect = getattr(self.engine, "expect", exact_expectation)
+            own = ColumnSum(potential, means, covs, self.penalty, ordered, expect, weight)
             theta = fit_column(own, theta, max_iter)
             loading[column], intercept[column] = theta[:-1], theta[-1]
             if old.parameters[column]:
                 m, v = projected(theta, means, covs)
-                parameters[column] = fit_parameters(potential, m, v, self.noise_floor)
+                parameters[column] = fit_parameters(potential, m, v, self.noise_floor, weight)
         return state._replace(sites=ColumnSites(old.families, loading, intercept, tuple(parameters), old.beside))
+
+    def _latents(self, state: MixedState) -> LatentSample:
+        """What the columns are averaged over; those that depend on no latents yet say nothing about them."""
+        if isinstance(self.engine, NodeRows) and state.sites.loading.any():
+            return self.engine.sample(self.rows, state.sites, state.means, state.covs)
+        return LatentSample(np.arange(len(self.rows)), state.means, state.covs)
 
     def step(self, state: MixedState) -> tuple[MixedState, Measure]:
         """E-step, M-step, expansion; the objective is that of the E-step."""
@@ -128,6 +135,7 @@ class ColumnSum:
     penalty: float
     ordered: bool
     expect: Expectation = exact_expectation
+    weight: Array | None = None
 
     def at(self, theta: Array) -> Local:
         """At theta = (f, b)."""
@@ -135,6 +143,8 @@ class ColumnSum:
         pushed = self.covs @ f
         m, v = self.means @ f + theta[-1], np.maximum(pushed @ f, 0.0)
         value, d_mean, d_var = self.expect(self.potential, m, v)
+        if self.weight is not None:
+            value, d_mean, d_var = self.weight * value, self.weight * d_mean, self.weight * d_var
         # γ ≥ 0: of sites that are not log-concave those that bend upwards are left out, so that steps rise
         weight = np.maximum(-2.0 * d_var, 0.0)
         slope, curvature = np.empty(k + 1), np.empty((k + 1, k + 1))
@@ -175,16 +185,21 @@ def projected(theta: Array, means: Array, covs: Array) -> tuple[Array, Array]:
     return means @ f + theta[-1], np.maximum((covs @ f) @ f, 0.0)
 
 
-def fit_parameters(potential: Potential, m: Array, v: Array, floor: float) -> dict[str, Any]:
+def fit_parameters(
+    potential: Potential, m: Array, v: Array, floor: float, weight: Array | None = None
+) -> dict[str, Any]:
     """Better values of what the family can learn (noise, dispersion, cuts), with η ~ N(m, v) held."""
     if potential.gaussian:
         # ⟨(y − η)²⟩; of log-normal columns y is the logarithm
         loc = potential.loc  # type: ignore[attr-defined]
-        return {"scale": float(np.sqrt(max(float(np.mean((loc - m) ** 2 + v)), floor)))}
+        return {"scale": float(np.sqrt(max(float(np.average((loc - m) ** 2 + v, weights=weight)), floor)))}
     names, spans = list(potential.free), list(potential.free.values())
     values = [np.asarray(potential.value_of(name), dtype=float) for name in names]
     starts = [np.atleast_1d(span.to_free(value)) for span, value in zip(spans, values, strict=True)]
     ends = np.cumsum([len(start) for start in starts])[:-1]
+
+    def summed(terms: Array) -> Array:
+        return np.asarray(terms.sum(axis=-1) if weight is None else terms @ weight)
 
     def unpacked(t: Array) -> dict[str, Any]:
         parts = zip(names, spans, values, np.split(t, ends), strict=True)
@@ -194,10 +209,10 @@ def fit_parameters(potential: Potential, m: Array, v: Array, floor: float) -> di
         found = unpacked(t)
         block = potential.replace(**found)
         slopes = [
-            np.atleast_1d(span.chain(found[name], block.expected_parameter_derivative(name, m, v).sum(axis=-1)))
+            np.atleast_1d(span.chain(found[name], summed(block.expected_parameter_derivative(name, m, v))))
             for name, span in zip(names, spans, strict=True)
         ]
-        return -float(block.expected_log(m, v).value.sum()), -np.concatenate(slopes)
+        return -float(summed(block.expected_log(m, v).value)), -np.concatenate(slopes)
 
     start = np.concatenate(starts)
     limits = [limit for span, part in zip(spans, starts, strict=True) for limit in span.bounds(len(part))]
@@ -328,4 +343,8 @@ def make_engine(name: str, latents: Potential) -> RowEngine:
         return ClimbingRows(latents, 0.0, "approximation", False)
     if name == "ep" and latents.gaussian:
         return PropagatingRows()
-    raise ValueError(f"engine {name!r} does not go with these latents: 'gkl' goes with all, 'ep' with Gaussian ones")
+    if name == "quadrature" and latents.gaussian:
+        return NodeRows(latents)
+    raise ValueError(
+        f"engine {name!r} does not go with these latents: 'gkl' goes with all, 'ep' and 'quadrature' with Gaussian ones"
+    )

@@ -25,7 +25,7 @@ from latlin.inference.forms.dense import dense_form
 from latlin.inference.forms.prior import refuse_sparse
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.gaussian_kl.engine import GaussianKL
-from latlin.inference.gaussian_kl.split import MOST_COMPONENTS, SPLIT_TOL, join_parts, refitted, split
+from latlin.inference.gaussian_kl.split import MOST_COMPONENTS, SPLIT_TOL, join_parts, refit_parts, split
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import quiet
@@ -177,7 +177,7 @@ class AffineKL:
         rough, rougher = GaussianKL(tol=SPLIT_TOL), replace(single, tol=max(self.tol, SPLIT_TOL))
         with np.errstate(all="ignore"), quiet():
             parts = split(model, rough.run(model), lambda part, near: rough.run(part, start=near), self.components)
-            return join_parts(first, refitted(first, parts, rougher.run), self.components, started)
+            return join_parts(first, refit_parts(first, parts, rougher.run), self.components, started)
 
     def _adds_nothing(self, promised: float, gains: list[tuple[float, float]]) -> bool:
         """To first order a family gains far less than was found, or hardly more; promises have held until now."""

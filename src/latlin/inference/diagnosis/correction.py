@@ -75,7 +75,7 @@ def correct_marginals(
     H = H.toarray() if hasattr(H, "toarray") else np.asarray(H)
     if len(sites) > MOST_SITES:
         raise ValueError(f"the correction needs all pairs of sites, and {len(sites)} are more than {MOST_SITES}")
-    here, asked = density.project(H), density.project(rows)
+    here, wanted = density.project(H), density.project(rows)
     if propagated is None:
         rest = site_curvature(sites, here.mean, here.variance, sites.expected_log(here.mean, here.variance))
         # ∂/∂v = ½∂²/∂m²
@@ -95,9 +95,9 @@ def correct_marginals(
         spread -= 2.0 * own * np.einsum("nd,nd->n", change, H)
     shift = A @ (0.5 * d * spread + e * cubes / 6.0)
     rows = rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows, float)
-    variance = asked.variance + np.einsum("nd,de,ne->n", rows, gain, rows, optimize=True)
+    variance = wanted.variance + np.einsum("nd,de,ne->n", rows, gain, rows, optimize=True)
     third = (rows @ A) ** 3 @ d
-    return CorrectedMarginals(asked.mean + rows @ shift, variance, third / variance**1.5)
+    return CorrectedMarginals(wanted.mean + rows @ shift, variance, third / variance**1.5)
 
 
 def _tilted_rest(

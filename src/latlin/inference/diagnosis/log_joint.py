@@ -303,7 +303,7 @@ class WhitenedSpread:
 class Own:
     """The posterior's density."""
 
-    density: Any
+    density: Density
 
     def sample(self, count: int, rng: np.random.Generator) -> Array:
         return self.density.sample(count, rng)
@@ -422,7 +422,7 @@ def _prior(model: LatentLinearModel) -> Proposal | None:
     return None if part.whitening is None else PriorProposal(part.mean, WhitenedSpread(part.whitening, model.dim))
 
 
-def _spread(density: Any) -> ProposalCovariance:
+def _spread(density: Density) -> ProposalCovariance:
     if isinstance(density, Mixture):
         middle = density.components[int(np.argmax(density.weights))]
         # constraints leave no full covariance: the heaviest part stands for all

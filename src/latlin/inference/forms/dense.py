@@ -151,7 +151,7 @@ class KernelForm(SiteForm):
         return float(np.sqrt(max(dot(scaled, blas.dsymv(1.0, products, scaled)), 0.0)))
 
 
-def by_kernel(form: SiteForm, factor: Array, K: Array | None = None) -> KernelForm:
+def make_kernel_form(form: SiteForm, factor: Array, K: Array | None = None) -> KernelForm:
     """A form with as many sites as coordinates, H̃ = Cᵀ for an upper triangular C, by the matrix K = CᵀC = H̃H̃ᵀ."""
     C = np.asfortranarray(factor)
     K = symmetrise(gram(C)) if K is None else K
@@ -225,7 +225,7 @@ def _process(model: LatentLinearModel, part: GaussianPart, rows: Any, sites: Sit
         sites.shifted(part.mean) if part.mean.any() else sites,
         rows,
     )
-    return by_kernel(form, whitening.factor, np.ascontiguousarray(model.gaussians[0].cov))
+    return make_kernel_form(form, whitening.factor, np.ascontiguousarray(model.gaussians[0].cov))
 
 
 def _reduced(part: GaussianPart, whitening: Whitening, rows: Any, sites: Sites) -> SiteForm:
@@ -250,7 +250,7 @@ def _reduced(part: GaussianPart, whitening: Whitening, rows: Any, sites: Sites) 
         rows,
     )
     square = reduced.shape[0] == reduced.shape[1]
-    return by_kernel(form, reduced.T) if square and not split else form
+    return make_kernel_form(form, reduced.T) if square and not split else form
 
 
 def _span(rows: Array) -> tuple[Array, Array]:

@@ -20,7 +20,7 @@ from scipy.linalg import blas, lapack
 
 from latlin.densities.precision import DiagonalWhitening, Whitening
 from latlin.inference.arguments import dense_operator
-from latlin.inference.forms.sites import Sites, joined
+from latlin.inference.forms.sites import Sites, join_parts
 from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.numerics.arrays import Array, room
 from latlin.numerics.linalg import gram, rough_gram, whitened_squares
@@ -297,8 +297,8 @@ def stacked_sites(model: LatentLinearModel) -> Sites:
     blocks = tuple((span, factor.potential) for span, factor in zip(spans, model.sites, strict=True))
     extra = None
     if any(f.extra_variance is not None for f in model.sites):
-        extra = joined([_filled(f.extra_variance, 0.0, n) for f, n in zip(model.sites, counts, strict=True)])
-    return Sites(blocks, joined(weights), joined(offsets), extra)
+        extra = join_parts([_filled(f.extra_variance, 0.0, n) for f, n in zip(model.sites, counts, strict=True)])
+    return Sites(blocks, join_parts(weights), join_parts(offsets), extra)
 
 
 def _filled(value: Array | None, default: float, count: int) -> Array:

@@ -268,7 +268,7 @@ def density_under(model: Model, start: Start) -> Density:
     part, before = _prior_of(model), _prior_of(start.model)
     if part is None or before is None or part.whitening is None or _is_same(part, before):
         return start.density
-    found = under_prior(part.mean, part.whitening, start)
+    found = exchange_prior(part.mean, part.whitening, start)
     if found is None:
         return start.density
     mean = part.mean + part.whitening.apply(found.u)
@@ -278,7 +278,7 @@ def density_under(model: Model, start: Start) -> Density:
     return moved
 
 
-def under_prior(mean: Array, whitening: Whitening, start: Start) -> Whitened | None:
+def exchange_prior(mean: Array, whitening: Whitening, start: Start) -> Whitened | None:
     """The posterior under the prior N(mean, LLᵀ), in coordinates whitened by that; None where its own has no such form.
 
     Parameters
@@ -288,7 +288,7 @@ def under_prior(mean: Array, whitening: Whitening, start: Start) -> Whitened | N
         L.
     start : posterior
     """
-    before, here = _prior_of(start.model), in_units(mean, whitening, start.density)
+    before, here = _prior_of(start.model), whiten_density(mean, whitening, start.density)
     if before is None or before.whitening is None or here is None or len(before.mean) != len(mean):
         return None
     # Λ̃₀ = RᵀR with R = L₀⁻¹L
@@ -304,7 +304,7 @@ def under_prior(mean: Array, whitening: Whitening, start: Start) -> Whitened | N
         return None
 
 
-def in_units(mean: Array, whitening: Whitening, density: Density) -> Whitened | None:
+def whiten_density(mean: Array, whitening: Whitening, density: Density) -> Whitened | None:
     """A density as it is, in coordinates whitened by N(mean, LLᵀ); None where its covariance is singular."""
     half = whitening.solve(density.covariance())
     try:

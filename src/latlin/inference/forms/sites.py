@@ -126,12 +126,12 @@ class Sites:
             count = span.stop - span.start
             width = np.broadcast_to(potential.regions()[0][1], count)
             parts.append(np.maximum(potential.typical_precision(count), 1e-3 / width**2))
-        return self.weight * joined(parts)
+        return self.weight * join_parts(parts)
 
     def centres(self) -> Array:
         """Where each site has its own centre, as a function of x."""
         parts = [np.broadcast_to(potential.regions()[0][0], span.stop - span.start) for span, potential in self.blocks]
-        return joined(parts) - self.offset
+        return join_parts(parts) - self.offset
 
     def log_density(self, x: ArrayLike) -> Array:
         """weight_n ψ_n(x_n + o_n), for x of shape (..., n_sites)."""
@@ -220,7 +220,7 @@ class Sites:
         widths = [
             np.broadcast_to(0.0 if p.smooth else p.regions()[0][1], span.stop - span.start) for span, p in self.blocks
         ]
-        expected = self.expected_log(x, (epsilon * joined(widths)) ** 2)
+        expected = self.expected_log(x, (epsilon * join_parts(widths)) ** 2)
         # ∂²⟨ψ⟩/∂m² = 2 ∂⟨ψ⟩/∂s²
         return expected.value, expected.d_mean, 2.0 * expected.d_var
 
@@ -248,10 +248,10 @@ class Sites:
         answers = [question(p, *(a[span] for a in arguments)) for span, p in self.blocks]
         if len(answers) == 1:
             return answers[0]
-        return [joined([answer[i] for answer in answers]) for i in range(count)]
+        return [join_parts([answer[i] for answer in answers]) for i in range(count)]
 
 
-def joined(parts: list[Array]) -> Array:
+def join_parts(parts: list[Array]) -> Array:
     """Parts one after the other; a single one as it is."""
     if len(parts) == 1:
         return parts[0]

@@ -60,7 +60,7 @@ class SharedPattern(NamedTuple):
         kept = self.last.get("typical")
         if kept is not None and kept[0] is potential:
             return kept[1]
-        if kept is not None and one_noise(kept[0]) and one_noise(potential):
+        if kept is not None and has_one_noise(kept[0]) and has_one_noise(potential):
             # a normal density of scale σ has the curvature σ⁻² everywhere
             return kept[1] * float(np.ravel(kept[0].scale / potential.scale)[0]) ** 2
         found = self.gram.total(sites.typical_precision())
@@ -76,7 +76,7 @@ class SharedPattern(NamedTuple):
         return kept[1]
 
 
-def one_noise(potential: Potential | None) -> bool:
+def has_one_noise(potential: Potential | None) -> bool:
     """Whether all sites are normal densities of one scale."""
     return type(potential) is GaussianSites and potential.scale.size == 1
 

@@ -20,7 +20,7 @@ from scipy.sparse.linalg import LinearOperator
 from latlin.densities.precision import CovarianceWhitening, DiagonalWhitening
 from latlin.densities.structured.base import Structure
 from latlin.densities.structured.rows import ProjectionRows
-from latlin.densities.structured.stacked_rows import StackedRows, as_rows
+from latlin.densities.structured.stacked_rows import StackedRows, make_projection_rows
 from latlin.distributed.blocks import Block, Blocks
 from latlin.inference.blocks import BlockModel, Reading, pieces
 from latlin.inference.forms.prior import product_of, refuse_sparse
@@ -122,7 +122,7 @@ class BlockView:
         for observed in pieces(block, self.reading):
             sites = observed.sites
             moved = sites.shifted(observed.times(self.mean)) if self.mean.any() else sites
-            yield StructuredSites(as_rows(observed.rows, self.scale), moved, structure)
+            yield StructuredSites(make_projection_rows(observed.rows, self.scale), moved, structure)
 
 
 @dataclass(frozen=True)
@@ -253,9 +253,9 @@ def _matrix(factor: SiteFactor, dim: int) -> Any:
 
 
 def _stack(matrices: list[Any], scale: Array, probes: int) -> ProjectionRows:
-    parts = tuple(as_rows(matrix, scale, probes, random_state=i) for i, matrix in enumerate(matrices))
+    parts = tuple(make_projection_rows(matrix, scale, probes, random_state=i) for i, matrix in enumerate(matrices))
     if not parts:
-        return as_rows(sparse.csr_array((0, len(scale))), scale)
+        return make_projection_rows(sparse.csr_array((0, len(scale))), scale)
     return parts[0] if len(parts) == 1 else StackedRows(parts)
 
 

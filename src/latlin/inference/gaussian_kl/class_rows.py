@@ -174,7 +174,7 @@ class HeldClasses(ClassBound):
         return total
 
 
-def held_classes(link: ClassLink, data: Classes, mean: Array, scale: Array) -> HeldClasses:
+def hold_classes(link: ClassLink, data: Classes, mean: Array, scale: Array) -> HeldClasses:
     """Rows in memory under the prior N(mean, diag(scale²)) of the coefficients of each class."""
     shifted = data._replace(offset=data.offset + np.asarray(data.rows @ mean)[:, None])
     return HeldClasses(link, shifted, whitened_projections(data.rows, DiagonalWhitening(scale)))
@@ -222,7 +222,7 @@ def terms_of_block(
     """`ClassTerms` of a block, a piece at a time."""
     total: tuple[Any, ...] = (0.0, np.zeros(means.shape), np.zeros((means.size, means.size)))
     for data in pieces(block, reading):
-        rows = held_classes(link, data, mean, scale)  # type: ignore[arg-type]
+        rows = hold_classes(link, data, mean, scale)  # type: ignore[arg-type]
         total = add(total, rows.terms(means, covariance))
     return total
 

@@ -28,9 +28,9 @@ from latlin.inference.gaussian_kl.class_rows import (
     ClassTerms,
     HeldClasses,
     climb_to_mode,
-    held_classes,
+    hold_classes,
 )
-from latlin.inference.gaussian_kl.sums import definite, packed, unpacked
+from latlin.inference.gaussian_kl.sums import definite, pack, unpack
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Rules
@@ -136,11 +136,11 @@ class ClassesBound:
         if target is None or self.unit is None:
             return None
         there = place.m + target.solve(place.slope)
-        return packed(self.unit, place.m, place.precision), packed(self.unit, there, place.precision_hat)
+        return pack(self.unit, place.m, place.precision), pack(self.unit, there, place.precision_hat)
 
     def decode(self, point: Array) -> Reached[ClassesPlace] | None:
         assert self.unit is not None  # nothing is decoded that was not encoded
-        return self.at(*unpacked(self.unit, point))
+        return self.at(*unpack(self.unit, point))
 
     def move(self, place: ClassesPlace, length: float) -> Reached[ClassesPlace] | None:
         precision = place.precision + length * (place.precision_hat - place.precision)
@@ -191,7 +191,7 @@ def fit_coefficients(
     if isinstance(data, BlockClasses):
         rows = ClassesInBlocks(link, data, mean, scale)
     else:
-        rows = held_classes(link, data, mean, scale)
+        rows = hold_classes(link, data, mean, scale)
     count, dim = rows.shape
     if count * dim > MOST:
         raise ValueError(

@@ -316,7 +316,9 @@ class ByBlockEntries:
         density, _ = coordinates.conclude(ascent.state.place)
         return FullFit(ascent, density, ascent.state.bound, None)
 
-    def _begin(self, coordinates: entries.EntryCoordinates, start: Posterior | None) -> Any:
+    def _begin(
+        self, coordinates: entries.EntryCoordinates, start: Posterior | None
+    ) -> Reached[entries.EntryPlace] | None:
         """Where a posterior of the same pattern leads in one step, or the curvature at a rough mode."""
         form = self.form
         structure: Any = None if start is None else getattr(start.density, "structure", None)

@@ -12,7 +12,7 @@ from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.gaussian_kl.ascent import HALF, Reached, maximise_bound, reached
 from latlin.inference.gaussian_kl.class_rows import ClassBound, climb_to_mode
-from latlin.inference.gaussian_kl.sums import definite, packed, unpacked
+from latlin.inference.gaussian_kl.sums import definite, pack, unpack
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Cholesky, cholesky, symmetrise
@@ -317,8 +317,8 @@ class ClassSums(ClassBound):
         if len(known) < len(targets):
             return None
         m_hat = place.m + self._joint_step(place, known)
-        here = [packed(*each) for each in zip(self.units, place.m, place.precision, strict=True)]
-        there = [packed(*each) for each in zip(self.units, m_hat, place.precision_hat, strict=True)]
+        here = [pack(*each) for each in zip(self.units, place.m, place.precision, strict=True)]
+        there = [pack(*each) for each in zip(self.units, m_hat, place.precision_hat, strict=True)]
         return np.concatenate(here), np.concatenate(there)
 
     def _joint_step(self, place: ClassSumsPlace, targets: list[Cholesky]) -> Array:
@@ -341,7 +341,7 @@ class ClassSums(ClassBound):
         return np.asarray(step.reshape(shape))
 
     def decode(self, point: Array) -> Reached[ClassSumsPlace] | None:
-        parts = [unpacked(*pair) for pair in zip(self.units, np.split(point, len(self.units)), strict=True)]
+        parts = [unpack(*pair) for pair in zip(self.units, np.split(point, len(self.units)), strict=True)]
         return self.at(np.stack([m for m, _ in parts]), np.stack([precision for _, precision in parts]))
 
     def move(self, place: ClassSumsPlace, length: float) -> Reached[ClassSumsPlace] | None:

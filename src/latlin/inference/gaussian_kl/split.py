@@ -15,16 +15,16 @@ even for a single Gaussian. A gate of slope zero changes nothing: more parts nev
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from latlin.densities.density import Mixture
+from latlin.densities.density import Density, Mixture
 from latlin.inference.evidence.terms import RefusedEvidence
 from latlin.inference.forms.projections import stacked_rows, stacked_sites
 from latlin.inference.model import LatentLinearModel, SiteFactor, in_memory
@@ -81,13 +81,13 @@ def split(model: LatentLinearModel, first: Posterior, fit: Fit, count: int) -> l
     return found
 
 
-def join_parts(first: Posterior, found: list[Partition], asked: int, started: float) -> Posterior:
+def join_parts(first: Posterior, found: list[Partition], requested: int, started: float) -> Posterior:
     """The last partition as a posterior, whose trace has the bounds of 1, 2, … parts; the first where it is alone."""
     bounds, last = np.array([partition.bound for partition in found]), found[-1]
     note = f"; with 1 to {len(found)} components the bound is {', '.join(f'{bound:.6g}' for bound in bounds)}"
     used = len(last.parts)
-    if used < asked:
-        note += f", and no gate raises it further, so {used} of {asked} were used"
+    if used < requested:
+        note += f", and no gate raises it further, so {used} of {requested} were used"
     if used == 1:
         return replace(first, message=first.message + note)
     errors = [part.bound_error for part in last.parts]
@@ -105,7 +105,7 @@ def join_parts(first: Posterior, found: list[Partition], asked: int, started: fl
     )
 
 
-def refitted(
+def refit_parts(
     first: Posterior, partitions: list[Partition], fit: Callable[[LatentLinearModel], Posterior]
 ) -> list[Partition]:
     """The same parts with densities of another family, from its own posterior of the whole on.
@@ -216,11 +216,11 @@ class _Space:
         return [*ends, *(row / np.linalg.norm(row) for row in inner if np.any(row))]
 
 
-def _bound(parts: Any) -> float:
+def _bound(parts: Iterable[Posterior]) -> float:
     return float(logsumexp([part.log_evidence for part in parts]))
 
 
-def _bent_rows(model: LatentLinearModel, density: Any) -> list[Array]:
+def _bent_rows(model: LatentLinearModel, density: Density) -> list[Array]:
     """Rows of the sites whose ψ differs most, in squares, from the best parabola under the Gaussian."""
     rows, sites = stacked_rows(model), stacked_sites(model)
     if not len(sites):

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from latlin.densities.density import Density
-from latlin.inference.forms.site_family import in_units, under_prior
+from latlin.inference.forms.site_family import exchange_prior, whiten_density
 from latlin.inference.forms.sites import Start
 from latlin.inference.forms.sums import SumForm, typical_terms
 from latlin.inference.gaussian_kl.ascent import Reached, reached
@@ -108,10 +108,10 @@ class SumCoordinates:
         if target is None:
             return None
         m_hat = place.m + target.solve(place.slope)
-        return packed(self.unit, place.m, place.precision), packed(self.unit, m_hat, place.precision_hat)
+        return pack(self.unit, place.m, place.precision), pack(self.unit, m_hat, place.precision_hat)
 
     def decode(self, point: Array) -> Reached[SumPlace] | None:
-        return evaluate(self.form, *unpacked(self.unit, point))
+        return evaluate(self.form, *unpack(self.unit, point))
 
     def move(self, place: SumPlace, length: float) -> Reached[SumPlace] | None:
         precision = place.precision + length * (place.precision_hat - place.precision)
@@ -132,13 +132,13 @@ class SumCoordinates:
         return max(float(np.abs(part).max(initial=0.0)) for part in (shift, inner))
 
 
-def packed(unit: Array, m: Array, precision: Array) -> Array:
+def pack(unit: Array, m: Array, precision: Array) -> Array:
     """U⁻ᵀPU⁻¹, by columns of the upper triangle, and Um."""
     inner = lapack.dsygst(precision, unit)[0]
     return np.concatenate([_weights(len(m)) * lapack.dtrttp(inner)[0], blas.dtrmv(unit, m)])
 
 
-def unpacked(unit: Array, point: Array) -> tuple[Array, Array]:
+def unpack(unit: Array, point: Array) -> tuple[Array, Array]:
     """m and P of a packed vector."""
     dim = len(unit)
     inner = symmetrise(lapack.dtpttr(dim, point[:-dim] / _weights(dim))[0])
@@ -167,13 +167,13 @@ def _inherit(form: SumForm, start: Start) -> Reached[SumPlace] | None:
     """The posterior given, with the present prior in the place of its own where both are Gaussian."""
     own = form.own
     form.coordinates(start.mean)  # its dimension is checked there
-    found = under_prior(own.mean, own.whitening, start) if own.quadratic is None else None
+    found = exchange_prior(own.mean, own.whitening, start) if own.quadratic is None else None
     return place_of(form, start.density) if found is None else evaluate(form, *found)
 
 
 def place_of(form: SumForm, density: Density) -> Reached[SumPlace] | None:
     """The mean and covariance of a density as a place; None where it is none."""
-    found = in_units(form.own.mean, form.own.whitening, density)
+    found = whiten_density(form.own.mean, form.own.whitening, density)
     return None if found is None else evaluate(form, *found)
 
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from latlin.densities.density import Density
 from latlin.inference.engine import LOCAL, checkpoint_for, refuse_extra_variance
 from latlin.inference.evidence.terms import BoundEvidence, RefusedEvidence
 from latlin.inference.forms.choice import site_form
@@ -113,7 +114,7 @@ class LocalBound:
         )
 
 
-Outcome = tuple[Ascent[BoundState], Any, EvidenceKind, str]
+Outcome = tuple[Ascent[BoundState], Density, EvidenceKind, str]
 
 
 def _exact(model: LatentLinearModel, start: Posterior | None, rank: int, options: dict[str, Any]) -> Outcome:

@@ -255,7 +255,7 @@ class PerturbedFamily(ProductFamily):
 
     @cached_property
     def _rows(self) -> sparse.csr_array:
-        return sparse.csr_array(sparse.vstack([sparse.csr_array(part) for part in held_rows(self.form.rows)]))
+        return sparse.csr_array(sparse.vstack([sparse.csr_array(part) for part in list_matrices(self.form.rows)]))
 
     @cached_property
     def _perturbations(self) -> Perturbations:
@@ -265,10 +265,10 @@ class PerturbedFamily(ProductFamily):
         )
 
 
-def held_rows(rows: ProjectionRows) -> list[Any]:
+def list_matrices(rows: ProjectionRows) -> list[Any]:
     """The matrices that make these rows; refuses rows that are known by products only."""
     if isinstance(rows, StackedRows):
-        return [matrix for part in rows.parts for matrix in held_rows(part)]
+        return [matrix for part in rows.parts for matrix in list_matrices(part)]
     if isinstance(rows, DenseRows | SparseRows):
         return [rows.matrix]
     raise ValueError("variances='perturb' needs H as an array or a sparse array, got a LinearOperator; use 'lanczos'")
