@@ -364,12 +364,12 @@ def _like(given: Potential) -> ResponseFamily:
     for name, family in FAMILIES.items():
         if kind(family.template) == kind(given):
             return ResponseFamily(name, replace(family.declared, template=given))
-    family = Family(given)
-    if not family.is_noise:
+    own = Family(given)
+    if not own.is_noise:
         raise ValueError(
             f"family must be a potential of a declared family, or one with a location and a scale, got {given!r:.80}"
         )
-    return ResponseFamily(type(given).__name__, family)
+    return ResponseFamily(type(given).__name__, own)
 
 
 def observe(

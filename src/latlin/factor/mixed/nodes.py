@@ -70,7 +70,7 @@ class NodeRows:
     def weigh(self, rows: Array, sites: ColumnSites, means: Array, covs: Array) -> WeighedNodes:
         """The nodes of some rows about their moments."""
         z, log_c = hermite_nodes(means.shape[1])
-        roots: Array = np.linalg.cholesky(covs)
+        roots = np.asarray(np.linalg.cholesky(covs), dtype=float)
         points = means + np.einsum("nkl,ql->qnk", roots, z)
         # − log N(w | m, S), but for log c
         log_det = np.log(np.einsum("nkk->nk", roots)).sum(axis=1)
