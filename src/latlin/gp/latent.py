@@ -37,7 +37,7 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import Cholesky, cholesky
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
-from latlin.potentials.checks import told_by_rows
+from latlin.potentials.checks import naming_rows
 from latlin.potentials.predictive import Predictive
 
 # --- What the sites add to a Gaussian process, R = (K + Γ⁻¹)⁻¹, without an inverse of K.
@@ -332,7 +332,7 @@ class Process:
 
     def log_density(self, new: Array, y: Array) -> Array:
         """log p(y | training rows) of new observations with what belongs to them, shape (n, columns)."""
-        with told_by_rows():
+        with naming_rows():
             sites = self.setting.likelihood.observe(y)
         return sites.tilted_moments(*self.marginals(new)).log_z
 
