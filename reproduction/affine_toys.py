@@ -19,11 +19,11 @@ from scipy.stats import norm
 from latlin import GaussianFactor, LatentLinearModel, Posterior, SiteFactor, infer
 from latlin.engines import AffineKL
 from latlin.potentials import Laplace, Logit
+from reproduction.arrays import Array
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Table, at_size, drawn, verdict, write_page
 from reproduction.resume import each, remembered
 
-Array = NDArray[np.float64]
 #: log Z, the Gaussian and the affine-independent bound in the captions of Figures 6.1 to 6.3
 PRINTED = {
     "figure_6_1": ("-1.4026", "-1.4399", "-1.4026"),

@@ -20,11 +20,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from latlin.factor import BinaryFactorAnalysis
 from reproduction import binary_updates as updates
+from reproduction.arrays import Array
 from reproduction.output import made, new_figure
 from reproduction.page import TESTED, Claim, Picture, Table, at_size, write_page
 from reproduction.resume import each, remembered
 
-Array = NDArray[np.float64]
 NOISES = (1.0, 2.0, 5.0)
 SIZES = (4, 8, 12, 16, 20, 24)
 #: a pixel above it belongs to a feature (Figure 3)

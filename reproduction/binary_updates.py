@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, logit, xlogy
 
-Array = NDArray[np.float64]
+from reproduction.arrays import Array
+
 #: π stays this far from 0 and 1
 MARGIN = 1e-10
 

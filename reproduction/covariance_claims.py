@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from reproduction.arrays import Array
 from reproduction.covariance_tables import (
     CONSTRAINED,
     QUANTITIES,
@@ -22,7 +22,6 @@ from reproduction.output import made
 from reproduction.page import TESTED, Claim, Measured, at_size, compared, write_page
 from reproduction.printed import printed
 
-Array = NDArray[np.float64]
 #: bounds a row that fits to the tolerance of the tables cannot tell apart
 NEAR = 1e-4
 #: data sets per column in the tables

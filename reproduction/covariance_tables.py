@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin import ConvergenceWarning, GaussianFactor, LatentLinearModel, Posterior, SiteFactor, infer
 from latlin.datasets import LabelledRows, correlated_logistic
 from latlin.engines import GaussianKL, LocalBound
 from latlin.potentials import Logit
+from reproduction.arrays import Array
 from reproduction.output import new_figure
 from reproduction.page import Measured, Picture, Table, drawn
 from reproduction.resume import each, is_kept, remembered
 
-Array = NDArray[np.float64]
 QUANTITIES = ("seconds", "bound", "distance", "held-out")
 #: ours beside theirs: the basis that the text describes, and a chevron whose full rows are chosen
 SMALLEST, CHOSEN = "Sub, smallest eigenvalues", "Chev, chosen rows"

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin import GaussianFactor, LatentLinearModel, Posterior, infer
+from reproduction.arrays import Array
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Table, drawn, write_page
 
-Array = NDArray[np.float64]
 SIZES = (3, 9, 27)
 NOISE, REACH = 0.6, 2.5
 

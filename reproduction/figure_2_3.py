@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin import GaussianFactor, LatentLinearModel, Posterior, infer
+from reproduction.arrays import Array
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Table, drawn, write_page
 
-Array = NDArray[np.float64]
 ORDERS = (1, 2, 3, 4, 5, 6, 7)
 TRUE_ORDER, REACH, COUNT = 3, 2.0, 30
 

@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer
 from latlin.potentials import Gaussian, GaussianMixture, Laplace, Potential, StudentT
+from reproduction.arrays import Array
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Table, drawn, write_page
 
-Array = NDArray[np.float64]
 ROW, OBSERVED, NOISE = np.array([[1.0, 0.8]]), 1.0, 0.02
 PRIORS: dict[str, Potential] = {
     "Gaussian": Gaussian(scale=0.6),

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer
 from latlin.potentials import GaussianMixture
+from reproduction.arrays import Array
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Table, drawn, write_page
 
-Array = NDArray[np.float64]
 WEIGHTS, VARIANCES = np.array([0.6, 0.4]), np.array([0.8, 0.7])
 CENTRES = {"a": np.array([-3.0, 2.0]), "b": np.array([-2.2, 1.2])}
 GRID = np.linspace(-12.0, 12.0, 4801)

@@ -11,14 +11,13 @@ import os
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin import GaussianFactor, LatentLinearModel, infer
 from latlin.engines import GaussianKL, MeanField
+from reproduction.arrays import Array
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Measured, Table, compared, drawn, write_page
 
-Array = NDArray[np.float64]
 COVARIANCE = np.array([[1.0, 0.9], [0.9, 1.0]])
 
 

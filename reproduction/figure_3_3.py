@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer
 from latlin.potentials import GaussianMixture
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Table, drawn, write_page
 
-Array = NDArray[np.float64]
 TARGET = GaussianMixture([0.45, 0.55], [-2.0, 1.5], [1.0, 0.6])
 MEAN = 0.45 * -2.0 + 0.55 * 1.5
 GRID = np.linspace(-6.0, 5.0, 1101)

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin.potentials import Laplace, Logit, Potential
+from reproduction.arrays import Array
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Table, drawn, write_page
 
-Array = NDArray[np.float64]
 GRID = np.linspace(-6.0, 6.0, 2401)
 CASES: dict[str, tuple[Potential, float]] = {"Laplace": (Laplace(), 0.5), "logistic sigmoid": (Logit([1]), 2.5)}
 

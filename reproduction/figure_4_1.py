@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from latlin.potentials import Laplace, Step
+from reproduction.arrays import Array
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Table, drawn, write_page
 
-Array = NDArray[np.float64]
 SIGMAS = (0.0125, 0.5, 1.0, 2.0)
 GRID = np.linspace(-4.0, 4.0, 1601)
 EPS = 0.1

@@ -11,18 +11,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from latlin.gp import GaussianProcessRegressor
 from latlin.priors import Flat
+from reproduction.arrays import Array
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Table, drawn, write_page
 
 #: the document maximises the evidence alone
 MAXIMISED: dict[str, Any] = {"hyperparameters": "maximise", "priors": Flat()}
-
-Array = NDArray[np.float64]
 
 
 class Panel(NamedTuple):

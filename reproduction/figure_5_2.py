@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from latlin.design import SequentialDesign
 from latlin.engines import MAP, ExpectationPropagation, GaussianKL, LocalBound
 from latlin.potentials import Laplace, Potential, StudentT
+from reproduction.arrays import Array
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Picture, Table, at_size, drawn, write_page
 from reproduction.resume import each, is_kept, named, recalled, remembered
 
-Array = NDArray[np.float64]
 NOISE = 0.005
 SIGMA = np.sqrt(0.0267)
 PRIORS: dict[str, Potential] = {"Laplace": Laplace(scale=0.2), "Student t": StudentT(3.0, scale=SIGMA)}

@@ -13,14 +13,13 @@ import os
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from reproduction.arrays import Array
 from reproduction.figure_5_4 import Found, longest
 from reproduction.image_design import FULL, QUICK, Shelf, all_runs, shelf
 from reproduction.output import made, new_figure
 from reproduction.page import TESTED, Claim, Picture, Table, at_size, drawn, write_page
 
-Array = NDArray[np.float64]
 #: image, method, measurements, error, flatness, unevenness
 Line = tuple[int, str, int, float, float, float]
 PATCH = 8

@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer
 from latlin.engines import AffineKL
 from latlin.potentials import Logit
+from reproduction.arrays import Array
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Table, at_size, drawn, write_page
 from reproduction.resume import each, remembered
 
-Array = NDArray[np.float64]
 DIM, PRIOR, STEEP = 10, 5.0, 5.0
 SIZES = (2, 5, 8, 10, 15, 20, 30, 50, 100)
 

@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from reproduction.arrays import Array
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Table, drawn, write_page
-
-Array = NDArray[np.float64]
 
 REACH = 5.0
 #: added to the variances of the evaluations, so that their matrix has a Cholesky factor

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin.factor import GroupFactorAnalysis
+from reproduction.arrays import Array
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Table, drawn, write_page
 from reproduction.resume import each, remembered
 
-Array = NDArray[np.float64]
 #: views × factors: shared by all, by pairs of neighbours, private to the first and to the last view
 TRUTH = np.array([[1, 1, 0, 0, 1, 0], [1, 1, 1, 0, 0, 0], [1, 0, 1, 1, 0, 0], [1, 0, 0, 1, 0, 1]], dtype=bool)
 NAMES = ("first", "second", "third", "fourth")

@@ -18,16 +18,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin import ConvergenceWarning
 from latlin.design import SequentialDesign, finite_differences, wavelet_transform
 from latlin.engines import MAP, GaussianKL, LocalBound
 from latlin.potentials import Laplace
+from reproduction.arrays import Array
 from reproduction.figure_5_2 import unit_rows
 from reproduction.resume import data_file, each, is_kept, keep, named, recalled
 
-Array = NDArray[np.float64]
 #: arrays of a run by their names
 Run = dict[str, Array]
 NOISE = 0.005

@@ -20,17 +20,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.decomposition import FastICA
 
 from latlin.factor import BinaryFactorAnalysis, FactorAnalysis, NoisyICA
 from latlin.mixture import BayesianGaussianMixture
+from reproduction.arrays import Array
 from reproduction.binary_features import features, images
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Picture, Table, at_size, drawn, verdict, write_page
 from reproduction.resume import each, remembered
 
-Array = NDArray[np.float64]
 CLOSE = 0.95
 MODELS: dict[str, Callable[[int, bool], Any]] = {
     "factor analysis": lambda seed, quick: FactorAnalysis(8),

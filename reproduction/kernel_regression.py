@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin import LatentLinearModel, Posterior, SiteFactor, infer
 from latlin.densities.bases import GeneralisedNormal
 from latlin.engines import AffineKL
 from latlin.potentials import Laplace
+from reproduction.arrays import Array
 
-Array = NDArray[np.float64]
 SHAPE = 1.5
 
 

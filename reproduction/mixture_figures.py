@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from latlin import ConvergenceWarning
 from latlin.mixture import BayesianGaussianMixture
 from latlin.mixture.schedules import Constant, Exponential, StepRule
+from reproduction.arrays import Array
 from reproduction.output import made
 from reproduction.page import Claim, Picture, Table, at_size, verdict, write_page
 from reproduction.resume import each, remembered
 
-Array = NDArray[np.float64]
 ROWS, CLUSTERS, COMPONENTS = 700, 7, 10
 #: the run that tests what the steps do
 RULE = "SNGD, S = 10, (t + 10)^−0.6"

@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.decomposition import FastICA
 
 from latlin.factor import FactorAnalysis, HeywoodWarning, NoisyICA
+from reproduction.arrays import Array
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Picture, Table, at_size, write_page
 from reproduction.resume import each, remembered
 
-Array = NDArray[np.float64]
 METHODS = ("factor analysis", "FastICA", "block", "source")
 
 

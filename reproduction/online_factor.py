@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import multivariate_normal
 
 from latlin.factor import FactorAnalysis
+from reproduction.arrays import Array
 from reproduction.output import made, new_figure
 from reproduction.page import Claim, Picture, Table, at_size, drawn, verdict, write_page
 from reproduction.resume import each, remembered
 
-Array = NDArray[np.float64]
 STREAMS: dict[str, dict[str, Any]] = {
     "online EM": {"method": "online-em"},
     "gradient, scaled": {"method": "gradient"},

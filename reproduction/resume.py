@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from reproduction.arrays import Array
+
 Item = TypeVar("Item")
 
 

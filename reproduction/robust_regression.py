@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from latlin import ConvergenceWarning
 from latlin.gp import GaussianProcessRegressor
 from latlin.potentials import Gaussian, Laplace, Potential, StudentT
 from latlin.priors import Flat
+from reproduction.arrays import Array
 from reproduction.kernel_regression import Split, friedman, from_file, standardised
 from reproduction.page import Measured
 
-Array = NDArray[np.float64]
 #: likelihoods by name, with the parameters that the search for the kernel leaves as they are
 LIKELIHOODS: dict[str, tuple[Callable[[float], Potential], tuple[str, ...]]] = {
     "Gauss": (lambda scale: Gaussian(scale=scale), ("scale",)),

@@ -12,16 +12,15 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin import ConvergenceWarning, GaussianFactor, LatentLinearModel, SiteFactor, infer
 from latlin.engines import GaussianKL
 from latlin.potentials import Logit
+from reproduction.arrays import Array
 from reproduction.page import TESTED, Claim, Table
 from reproduction.resume import each, remembered
 
-Array = NDArray[np.float64]
 FILE, SCALE, TOL = "rcv1_binary_subset.npz", 3.0, 0.1
 SUBSPACE = 750
 #: subspace less diagonal, chevron less diagonal, and the spread of the test errors, as printed

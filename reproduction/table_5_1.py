@@ -16,15 +16,14 @@ import os
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from reproduction.arrays import Array
 from reproduction.output import made, new_figure
 from reproduction.page import TESTED, Claim, Picture, Table, compared, drawn, write_page
 from reproduction.printed import TABLE_5_1, printed
 from reproduction.resume import data_file, each, remembered
 from reproduction.robust_regression import Runs, Sizes, fits, mean_of, part_of
 
-Array = NDArray[np.float64]
 Key = tuple[str, str, str]
 METHODS = (
     ("Gauss", "exact", "auto"),

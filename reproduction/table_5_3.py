@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin import ConvergenceWarning, GaussianFactor, LatentLinearModel, SiteFactor, infer
 from latlin.engines import GaussianKL, LocalBound
 from latlin.potentials import Logit
 from reproduction import sparse_text
+from reproduction.arrays import Array
 from reproduction.output import made, new_figure
 from reproduction.page import (
     SMALLER,
@@ -43,7 +43,6 @@ from reproduction.page import (
 from reproduction.printed import TABLE_5_3, printed
 from reproduction.resume import data_file, each, remembered
 
-Array = NDArray[np.float64]
 TOL, DIM, SET = 0.1, 123, 14
 QUANTITIES = ("bound", "seconds", "error")
 METHODS = ("full", "chevron", "subspace", "LVB")

@@ -16,16 +16,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latlin.engines import AffineKL
+from reproduction.arrays import Array
 from reproduction.kernel_regression import Split, affine, fitted, friedman, from_file
 from reproduction.output import made, new_figure
 from reproduction.page import TESTED, Claim, Measured, Picture, Table, compared, drawn, write_page
 from reproduction.printed import TABLE_6_1, printed
 from reproduction.resume import data_file, each, remembered
 
-Array = NDArray[np.float64]
 FILES = {"Concrete": "concrete_strength.csv.gz", "Boston": "boston_housing.csv.gz"}
 LABELS = ("G-KL", "AI-KL", "gain")
 

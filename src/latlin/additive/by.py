@@ -40,26 +40,37 @@ def _renamed(hyper: Hyperparameter, old: str, new: str) -> Hyperparameter:
     return replace(hyper, name=hyper.name.replace(old, new))
 
 
-@storable
 @dataclass(frozen=True)
-class CopiedPart(Part):
-    """One field per label, with common hyperparameters: w = (w_1, …, w_L), Q = I_L ⊗ Q_1."""
+class VaryingPart(Part):
+    """A field that varies with a column `by`; its hyperparameters are those of the field, under another label."""
 
     part: Part
     by: str
-    levels: Column
 
     @property
     def label(self) -> str:  # type: ignore[override]
         return f"{self.part.label}:{self.by}"
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(f"{name}:{self.by}[{level}]" for level in self.levels.tolist() for name in self.part.names)
-
-    @property
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:
         return tuple(_renamed(hyper, self.part.label, self.label) for hyper in self.part.hyperparameters)
+
+    def _inner(self, values: Values) -> dict[str, float]:
+        """The values by the names that the field itself has for them."""
+        pairs = zip(self.part.hyperparameters, self.hyperparameters, strict=True)
+        return {inner.name: values[outer.name] for inner, outer in pairs}
+
+
+@storable
+@dataclass(frozen=True)
+class CopiedPart(VaryingPart):
+    """One field per label, with common hyperparameters: w = (w_1, …, w_L), Q = I_L ⊗ Q_1."""
+
+    levels: Column
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"{name}:{self.by}[{level}]" for level in self.levels.tolist() for name in self.part.names)
 
     @property
     def constraint(self) -> sparse.csr_array | None:
@@ -69,10 +80,6 @@ class CopiedPart(Part):
     @property
     def mean(self) -> Array:
         return np.tile(self.part.mean, len(self.levels))
-
-    def _inner(self, values: Values) -> dict[str, float]:
-        pairs = zip(self.part.hyperparameters, self.hyperparameters, strict=True)
-        return {inner.name: values[outer.name] for inner, outer in pairs}
 
     def rows(self, frame: Any, values: Values) -> PredictorRows:
         codes = codes_of(column(frame, self.by), self.levels, f"column {self.by!r}")
@@ -102,23 +109,12 @@ class CopiedPart(Part):
 
 @storable
 @dataclass(frozen=True)
-class MultipliedPart(Part):
+class MultipliedPart(VaryingPart):
     """A field that a number of the row multiplies: a coefficient that varies."""
-
-    part: Part
-    by: str
-
-    @property
-    def label(self) -> str:  # type: ignore[override]
-        return f"{self.part.label}:{self.by}"
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(f"{name}:{self.by}" for name in self.part.names)
-
-    @property
-    def hyperparameters(self) -> tuple[Hyperparameter, ...]:
-        return tuple(_renamed(hyper, self.part.label, self.label) for hyper in self.part.hyperparameters)
 
     @property
     def constraint(self) -> sparse.csr_array | None:
@@ -127,10 +123,6 @@ class MultipliedPart(Part):
     @property
     def mean(self) -> Array:
         return self.part.mean
-
-    def _inner(self, values: Values) -> dict[str, float]:
-        pairs = zip(self.part.hyperparameters, self.hyperparameters, strict=True)
-        return {inner.name: values[outer.name] for inner, outer in pairs}
 
     def rows(self, frame: Any, values: Values) -> PredictorRows:
         design, fresh = self.part.rows(frame, self._inner(values))

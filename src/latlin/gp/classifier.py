@@ -31,7 +31,7 @@ from latlin.gp.vecchia import Vecchia
 from latlin.inference.engine import Engine
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import Array, numeric, stacked, summable, visible
+from latlin.numerics.arrays import Array, numeric, side_by_side, stacked, summable, visible
 from latlin.numerics.options import jobs, whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
@@ -296,11 +296,11 @@ class GaussianProcessClassifier(Approximated, ClassDraws, Archived, Reported, Cl
             raise ValueError("return_std and return_cov cannot both be True; the diagonal of cov holds the variances")
         new = self._checked(X)
         pairs = [process.marginals(new) for process in self._of_classes]
-        mean = _last_axis([mean for mean, _ in pairs])
+        mean = side_by_side([mean for mean, _ in pairs])
         if return_std:
-            return mean, _last_axis([np.sqrt(variance) for _, variance in pairs])
+            return mean, side_by_side([np.sqrt(variance) for _, variance in pairs])
         if return_cov:
-            return mean, _last_axis([process.covariance(new) for process in self._of_classes])
+            return mean, side_by_side([process.covariance(new) for process in self._of_classes])
         return mean
 
     def leave_one_out(self) -> Array:
@@ -342,10 +342,6 @@ def _task(data: Training, one: Any) -> Training:
     if data.blocks is None:
         return data._replace(y=(data.y == one).astype(float))
     return data._replace(one=one.item() if isinstance(one, np.generic) else one)
-
-
-def _last_axis(parts: list[Array]) -> Array:
-    return parts[0] if len(parts) == 1 else np.stack(parts, axis=-1)
 
 
 def _template(link: str | Potential) -> Potential:

@@ -284,18 +284,7 @@ class MAP:
         rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=model.log_concave, remedy=MODE_REMEDY)
         ascent = climb(form, first, rules, "MAP", verbose, checkpoint_for(checkpoint, model, self))
         reached = ascent.state.at if isinstance(ascent.state, SmoothedJoint) else ascent.state
-        return Posterior(
-            model=model,
-            density=PointMass(form.weights(reached.u)),
-            log_evidence=float("nan"),
-            evidence_kind="none",
-            engine=self.name,
-            converged=ascent.converged,
-            n_iter=ascent.n_iter,
-            trace=ascent.trace,
-            elapsed=time.perf_counter() - started,
-            message=ascent.message,
-        )
+        return self._conclude(model, form.weights(reached.u), ascent, ascent.message, started)
 
     def _by_products(
         self,
@@ -310,9 +299,14 @@ class MAP:
         rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=True, remedy=MODE_REMEDY)
         saved = checkpoint_for(checkpoint, model, self)
         ascent = find_mode_by_products(form, None if start is None else start.mean, rules, "MAP", verbose, saved)
+        mode = form.prior.origin + ascent.state.deviation
+        return self._conclude(model, mode, ascent, f"{ascent.message}, by conjugate gradients", started)
+
+    def _conclude(self, model: Model, mode: Array, ascent: Ascent, message: str, started: float) -> Posterior:
+        """All mass at the mode, without an evidence."""
         return Posterior(
             model=model,
-            density=PointMass(form.prior.origin + ascent.state.deviation),
+            density=PointMass(mode),
             log_evidence=float("nan"),
             evidence_kind="none",
             engine=self.name,
@@ -320,5 +314,5 @@ class MAP:
             n_iter=ascent.n_iter,
             trace=ascent.trace,
             elapsed=time.perf_counter() - started,
-            message=f"{ascent.message}, by conjugate gradients",
+            message=message,
         )

@@ -27,7 +27,7 @@ from latlin.linear._predict import AveragedLikelihood, Likelihood, LinearPredict
 from latlin.linear._problem import BlockRows, HeldRows, LinearProblem, Summarised, Targets
 from latlin.linear._tables import column_of, encoded, read_rows, validated
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import LARGEST, SMALLEST, Array, measurable, stacked, summable, visible
+from latlin.numerics.arrays import LARGEST, SMALLEST, Array, measurable, side_by_side, stacked, summable, visible
 from latlin.numerics.options import number, whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
@@ -350,11 +350,11 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be True; the diagonal of cov holds the variances")
         rows, latents, dtype = self._latents(X, offset)
-        mean = _last_axis([at.mean for at in latents]).astype(dtype)
+        mean = side_by_side([at.mean for at in latents]).astype(dtype)
         if return_std:
-            return mean, _last_axis([np.sqrt(at.variance) for at in latents]).astype(dtype)
+            return mean, side_by_side([np.sqrt(at.variance) for at in latents]).astype(dtype)
         if return_cov:
-            return mean, _last_axis([latent_covariance(f.posterior, rows) for f in self._fits]).astype(dtype)
+            return mean, side_by_side([latent_covariance(f.posterior, rows) for f in self._fits]).astype(dtype)
         return mean
 
     def sample_posterior(self, n_samples: int = 1, random_state: RandomState = None) -> Array:
@@ -425,7 +425,3 @@ def _positive(name: str, value: Any) -> float:
 
 def _one_or_array(values: list[Any]) -> Any:
     return values[0] if len(values) == 1 else np.array(values)
-
-
-def _last_axis(parts: list[Array]) -> Array:
-    return parts[0] if len(parts) == 1 else np.stack(parts, axis=-1)

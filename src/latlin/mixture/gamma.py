@@ -17,7 +17,7 @@ from scipy.special import gammaln
 
 from latlin.densities.conjugate import gamma_expected_log, gamma_kl, precision_weighted_kl
 from latlin.mixture.kernels import diagonal_joint, diagonal_pass
-from latlin.mixture.moments import ComponentMoments, Separate, centre_moments
+from latlin.mixture.moments import ComponentMoments, Separate, centre_moments, find_centres
 from latlin.mixture.sweep import ReducibleRows, widen
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array
@@ -72,11 +72,22 @@ class _GammaPrior:
         noise = rng.standard_normal((count, *params.mean.shape))
         return params.mean + np.sqrt(wide / params.strength[:, None]) * noise, variance
 
-    def _centres(self, moments: ComponentMoments) -> tuple[Array, Array, Array]:
-        """β, m and the weights β₀N/β of the squares of x̄ − m₀."""
-        beta = self.prior_strength + moments.counts
-        pull = (moments.counts / beta)[:, None]
-        return beta, self.prior_mean + pull * (moments.mean - self.prior_mean), self.prior_strength * pull[:, 0]
+    def precisions(self, params: GammaParams) -> Array:
+        """E[Λ_k], shape (K, D, D)."""
+        return self._precision(params)[:, :, None] * np.eye(self.dim)
+
+    def joint(self, rows: Array, params: GammaParams, log_weights: Array) -> Array:
+        """ln ρ_nk, shape (N, K)."""
+        offset = self.offsets(params) + log_weights
+        return diagonal_joint(widen(rows), offset, params.mean, self._precision(params))
+
+    def offsets(self, params: GammaParams) -> Array:
+        """What ln ρ_nk has beside the weights and the squares, shape (K,)."""
+        raise NotImplementedError
+
+    def _precision(self, params: GammaParams) -> Array:
+        """E[λ_k] of every feature, shape (K, D)."""
+        raise NotImplementedError
 
 
 def _student(square: Array, dof: Array, dim: int, log_scale: Array) -> Array:
@@ -98,7 +109,7 @@ class DiagonalPrecision(_GammaPrior):
 
     def posterior(self, moments: ComponentMoments) -> GammaParams:
         """The optimal q given the moments."""
-        beta, mean, pull = self._centres(moments)
+        beta, mean, pull = find_centres(self.prior_mean, self.prior_strength, moments)
         scatter = np.maximum(moments.scatter, 0.0)
         scale = self.prior_scale + scatter + self.spread(moments.mean - self.prior_mean, pull)
         return GammaParams(mean, beta, self.prior_dof + moments.counts, scale)
@@ -127,18 +138,9 @@ class DiagonalPrecision(_GammaPrior):
     def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> ComponentMoments:
         return centre_moments(self, reference, count, first, np.diagonal(second, axis1=1, axis2=2))
 
-    def precisions(self, params: GammaParams) -> Array:
-        """E[Λ_k], shape (K, D, D)."""
-        return self._precision(params)[:, :, None] * np.eye(self.dim)
-
     def covariances(self, params: GammaParams) -> Array:
         """1/E[λ], shape (K, D)."""
         return 1.0 / self._precision(params)
-
-    def joint(self, rows: Array, params: GammaParams, log_weights: Array) -> Array:
-        """ln ρ_nk, shape (N, K)."""
-        offset = self.offsets(params) + log_weights
-        return diagonal_joint(widen(rows), offset, params.mean, self._precision(params))
 
     def _student_scale(self, params: GammaParams) -> Array:
         """Squares of the scales of the predictive, ((β+1)/(βν)) Ψ."""
@@ -178,7 +180,7 @@ class Spherical(_GammaPrior):
 
     def posterior(self, moments: ComponentMoments) -> GammaParams:
         """The optimal q given the moments: ν = ν₀ + D N_k."""
-        beta, mean, pull = self._centres(moments)
+        beta, mean, pull = find_centres(self.prior_mean, self.prior_strength, moments)
         scatter = np.maximum(moments.scatter, 0.0)
         scale = self.prior_scale + scatter + self.spread(moments.mean - self.prior_mean, pull)
         return GammaParams(mean, beta, self.prior_dof + self.dim * moments.counts, scale)
@@ -207,18 +209,9 @@ class Spherical(_GammaPrior):
     def from_products(self, reference: Array, count: Array, first: Array, second: Array) -> ComponentMoments:
         return centre_moments(self, reference, count, first, np.trace(second, axis1=1, axis2=2))
 
-    def precisions(self, params: GammaParams) -> Array:
-        """E[Λ_k], shape (K, D, D)."""
-        return self._precision(params)[:, :, None] * np.eye(self.dim)
-
     def covariances(self, params: GammaParams) -> Array:
         """1/E[λ], shape (K,)."""
         return params.scale / params.dof
-
-    def joint(self, rows: Array, params: GammaParams, log_weights: Array) -> Array:
-        """ln ρ_nk, shape (N, K)."""
-        offset = self.offsets(params) + log_weights
-        return diagonal_joint(widen(rows), offset, params.mean, self._precision(params))
 
     def _student_scale(self, params: GammaParams) -> Array:
         """Square of the scale of the predictive, ((β+1)/(βν)) Ψ."""

@@ -88,6 +88,13 @@ def centre_moments(
     return ComponentMoments(kept, reference + delta, second - structure.spread(delta, kept))
 
 
+def find_centres(prior_mean: Array, prior_strength: float, moments: ComponentMoments) -> tuple[Array, Array, Array]:
+    """β, m and the weights β₀N/β of (x̄ − m₀)(x̄ − m₀)ᵀ: the optimal means of all components."""
+    beta = prior_strength + moments.counts
+    pull = (moments.counts / beta)[:, None]
+    return beta, prior_mean + pull * (moments.mean - prior_mean), prior_strength * pull[:, 0]
+
+
 def combine(
     structure: SecondMoments, a: ComponentMoments, share_a: float, b: ComponentMoments, share_b: float
 ) -> ComponentMoments:

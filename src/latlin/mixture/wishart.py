@@ -19,7 +19,15 @@ from scipy.special import gammaln
 
 from latlin.densities.conjugate import precision_weighted_kl, wishart_expected_log_det, wishart_kl
 from latlin.mixture.kernels import diagonal_joint, full_joint, full_pass, pooled_pass
-from latlin.mixture.moments import ComponentMoments, Pooled, Separate, centre_moments, inverse, log_det_of_root
+from latlin.mixture.moments import (
+    ComponentMoments,
+    Pooled,
+    Separate,
+    centre_moments,
+    find_centres,
+    inverse,
+    log_det_of_root,
+)
 from latlin.mixture.moments import root as root_of
 from latlin.mixture.sweep import ReducibleRows, map_rows, widen
 from latlin.numerics.arrays import LOG_2PI
@@ -55,12 +63,6 @@ class _WishartPrior:
 
     def scatter_of(self, delta: Array, weight: Array) -> Array:
         return (delta * weight[:, None]).T @ delta
-
-    def _centres(self, moments: ComponentMoments) -> tuple[Array, Array, Array]:
-        """β, m and the weights β₀N/β of (x̄ − m₀)(x̄ − m₀)ᵀ."""
-        beta = self.prior_strength + moments.counts
-        pull = (moments.counts / beta)[:, None]
-        return beta, self.prior_mean + pull * (moments.mean - self.prior_mean), self.prior_strength * pull[:, 0]
 
     def offsets(self, params: WishartParams) -> Array:
         """E[ln N(x|μ_k, Λ_k)] without the square: ½E[ln|Λ|] − ½D ln 2π − D/(2β)."""
@@ -149,7 +151,7 @@ class WishartPrecision(_WishartPrior):
 
     def posterior(self, moments: ComponentMoments) -> WishartParams:
         """The optimal q given the moments."""
-        beta, mean, pull = self._centres(moments)
+        beta, mean, pull = find_centres(self.prior_mean, self.prior_strength, moments)
         scale = self.prior_scale + moments.scatter + self.spread(moments.mean - self.prior_mean, pull)
         return WishartParams(mean, beta, self.prior_dof + moments.counts, root_of(scale))
 
@@ -199,7 +201,7 @@ class Tied(_WishartPrior):
 
     def posterior(self, moments: ComponentMoments) -> WishartParams:
         """The optimal q given the moments."""
-        beta, mean, pull = self._centres(moments)
+        beta, mean, pull = find_centres(self.prior_mean, self.prior_strength, moments)
         scale = self.prior_scale + moments.scatter + self.spread(moments.mean - self.prior_mean, pull)
         dof = np.asarray(self.prior_dof + moments.counts.sum())
         return WishartParams(mean, beta, dof, root_of(scale))

@@ -216,6 +216,11 @@ def _kinds(values: Any) -> list[tuple[str, str]]:
     return [] if kind is None or callable(kind) else [("", str(kind))]
 
 
+def side_by_side(parts: Sequence[Array]) -> Array:
+    """Answers of several fits along a last axis of their own; those of a single fit as they are."""
+    return parts[0] if len(parts) == 1 else np.stack(parts, axis=-1)
+
+
 def stacked(traces: Sequence[ArrayLike]) -> Array:
     """The trace of one fit as it is; those of several as rows, with NaN after the end of the shorter ones.
 

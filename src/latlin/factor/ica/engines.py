@@ -1,6 +1,6 @@
 """The two factorisations of q(z, u): the sources of a row together, or each source together with its scale.
 
-"block": q(z) q(u), q(z) a full Gaussian a row. It keeps what the sources of a row know of each other and treats the
+"block": q(z) q(u), q(z) one full Gaussian per row. It keeps what the sources of a row know of each other and treats the
 scales u as independent of them, which costs little when the noise is small. "source": ∏_k q(z_k, u_k),
 Lau (2020), eq. 12, which keeps the exact shape of each source's posterior and gives up their correlations.
 """
