@@ -22,6 +22,7 @@ from latlin.datasets.columns import (
     level_counts,
     listed,
     looks_written,
+    refuse_containers,
     refuse_nearly_numbers,
 )
 from latlin.datasets.dates import DateColumn, learn_dates, looks_dated
@@ -398,6 +399,7 @@ def _learnt(
 
 def learn_column(series: Series, kind: str = "", levelling: Levelling = TREATMENT, decimal: str = ".") -> Column | None:
     """A column by what was said of it, or by what its cells are."""
+    refuse_containers(series)
     if kind == "dates":
         return learn_dates(series)
     if kind == "numbers":

@@ -58,12 +58,12 @@ def exposed(offset: Any, exposure: Any) -> Any:
     if is_dask(exposure):
         added = np.log(exposure)
         return added if offset is None else offset + added
-    array = np.asarray(exposure, float)
+    array = float_array("exposure", visible("exposure", exposure))
     good = np.isfinite(array) & (array > 0.0)
     if not np.all(good):
         where = f" in {int(np.sum(~good))} rows, first in row {int(np.flatnonzero(~good)[0])}" if array.ndim else ""
         raise ValueError(f"exposure must be positive and finite, got {array[~good].flat[0]:g}{where}")
-    return np.log(array) if offset is None else np.asarray(offset, float) + np.log(array)
+    return np.log(array) if offset is None else float_array("offset", visible("offset", offset)) + np.log(array)
 
 
 def beside(y: Any, **extra: Any) -> Any:
