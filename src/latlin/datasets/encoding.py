@@ -382,10 +382,9 @@ def _learnt(
     frame: Frame, names: Iterable[str], kinds: Mapping[str, str], levelling: Levelling, decimal: str
 ) -> dict[str, Column | None]:
     """Every column; what is wrong with some of them is said in one message."""
-    names = list(names)
+    names, wrong = list(names), list[str]()
     plain = _learn_numbers(frame, [name for name in names if name not in kinds])
     learnt: dict[str, Column | None] = {}
-    wrong: list[str] = []
     for name in names:
         try:
             kind = kinds.get(name, "")
