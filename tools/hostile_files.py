@@ -185,8 +185,8 @@ LINEAR: dict[str, Callable[[], Any]] = {
     "sparse": lambda: linear.SparseRegression(**ONE_SCALE).fit(X, Y),
     "quantile": lambda: linear.BayesianQuantileRegression(**ONE_SCALE).fit(X, Y),
     "probit": lambda: linear.BayesianProbitRegression(**ONE_SCALE).fit(X, Y > 0),
-    "softmax": lambda: linear.BayesianSoftmaxRegression().fit(X, CLASSES),
-    "multinomial-probit": lambda: linear.BayesianMultinomialProbitRegression().fit(X, CLASSES),
+    "softmax": lambda: linear.BayesianSoftmaxRegression(**ONE_SCALE).fit(X, CLASSES),
+    "multinomial-probit": lambda: linear.BayesianMultinomialProbitRegression(**ONE_SCALE).fit(X, CLASSES),
     "ordinal": lambda: linear.BayesianOrdinalRegression(**ONE_SCALE).fit(X, CLASSES),
     "poisson": lambda: linear.BayesianPoissonRegression(**ONE_SCALE).fit(X, COUNTS),
     "count": lambda: linear.BayesianCountRegression(**ONE_SCALE).fit(X, COUNTS),
@@ -303,14 +303,16 @@ FURTHER: dict[str, Kind] = {
         lambda: infer(_walk(), engines.GaussianKL(covariance="estimated")), lambda post: (post.mean, post.variance)
     ),
     "power-ep": _predicting(
-        lambda: linear.BayesianLogisticRegression(engine=engines.ExpectationPropagation(power=0.9)).fit(X, Y > 0)
+        lambda: linear.BayesianLogisticRegression(engine=engines.ExpectationPropagation(power=0.9), **ONE_SCALE).fit(
+            X, Y > 0
+        )
     ),
     "one-against-rest": _predicting(lambda: linear.BayesianLogisticRegression(**ONE_SCALE).fit(X, CLASSES)),
     "table": Kind(
-        lambda: linear.BayesianLinearRegression().fit(_frame(), "y", dates=["day"]),
+        lambda: linear.BayesianLinearRegression(**ONE_SCALE).fit(_frame(), "y", dates=["day"]),
         lambda model: model.predict(_frame()),
     ),
-    "relevances": _predicting(lambda: linear.BayesianLinearRegression(ard=True).fit(X, Y)),
+    "relevances": _predicting(lambda: linear.BayesianLinearRegression(ard=True, **ONE_SCALE).fit(X, Y)),
     "horseshoe": _predicting(lambda: linear.SparseRegression(prior="horseshoe", **ONE_SCALE).fit(X, Y)),
     "spike-and-slab": _predicting(lambda: linear.SparseRegression(prior="spike-and-slab", **ONE_SCALE).fit(X, Y)),
     "hurdle": _predicting(lambda: linear.BayesianCountRegression("hurdle-poisson", **ONE_SCALE).fit(X, COUNTS)),

@@ -54,7 +54,7 @@ CASES = {
         lambda: model(SiteFactor(X, Logit(Y)), SiteFactor(np.ones((3, 4)), Logit(Y))),
         r"differ in the dimension of w: .* has 2, .* has 4",
     ),
-    "complex H": (lambda: SiteFactor([[1j, 1.0]], Logit([1])), r"must hold real numbers, got complex"),
+    "complex H": (lambda: SiteFactor([[1j, 1.0]], Logit([1])), r"SiteFactor H must hold real numbers.* got complex"),
     "operator with NaN": (
         lambda: infer(model(GaussianFactor(dim=2), SiteFactor(aslinearoperator(X * NAN), Logit(Y))), "gkl"),
         r"operator whose products are not",

@@ -231,3 +231,28 @@ def test_tables_of_arrow_are_frames_too():
     model = BayesianLinearRegression(prior_scale=1.0).fit(table, "y")
     np.testing.assert_allclose(model.coef_, BayesianLinearRegression(prior_scale=1.0).fit(FRAME, Y).coef_)
     np.testing.assert_allclose(model.predict(table), model.predict(FRAME))
+
+
+def test_columns_are_named_by_any_single_thing_but_only_once():
+    frame = pandas.DataFrame({0: ["a", "b", "a", "c"], ("b", 1): [1.0, 2.0, 4.0, 3.0], "y": [1.0, 2.0, 0.0, 1.0]})
+    model = BayesianLinearRegression(prior_scale=1.0, noise_scale=1.0).fit(frame, "y")
+    assert list(model.feature_names_in_) == ["0=b", "0=c", "('b', 1)"]
+    texts = frame.set_axis(["0", "('b', 1)", "y"], axis=1)
+    np.testing.assert_array_equal(model.predict(frame), model.predict(texts))
+    for names, words in (
+        (["a", None, "y"], "no name for the column at place 2"),
+        (["a", "a", "y"], "two columns of the name 'a'"),
+        (["a", "y", "y"], "two columns of the name 'y'"),
+        ([1, "1", "y"], "two columns of the name '1'"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            BayesianLinearRegression().fit(frame.set_axis(names, axis=1), "y")
+    with pytest.raises(ValueError, match="two columns of the name '0'"):
+        model.predict(texts.set_axis(["0", "0", "y"], axis=1))
+
+
+@pytest.mark.parametrize("cell", [[1.0], {}, {1}, np.ones(2)], ids=lambda cell: type(cell).__name__)
+def test_a_cell_of_several_values_is_named(cell):
+    frame = pandas.DataFrame({"a": [1.0, 2.0, 3.0], "b": [1.0, cell, None], "y": [0.0, 1.0, 2.0]})
+    with pytest.raises(ValueError, match=r"column .b. must hold one number or text per cell, got .* in row 2"):
+        BayesianLinearRegression().fit(frame, "y")

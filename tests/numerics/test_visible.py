@@ -1,6 +1,7 @@
 """What numbers would hide is refused by name, in every estimator and in models."""
 
 import datetime
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,11 @@ HIDDEN = {
     "frame of spans": pd.DataFrame({"a": X[:, 0], "b": pd.to_timedelta(np.arange(20), unit="D"), "c": X[:, 1]}),
     "complex": X + 1j,
     "complex sparse": sparse.csr_array(X + 1j),
+    # NumPy makes floats of these without a word
+    "masked rows in a list": list(np.ma.array(X, mask=X > 1.5)),
+    "single complex numbers": (X + 1j).astype(object),
+    "single days": np.repeat(DAYS[:, None], 3, axis=1).astype(object),
+    "single spans": np.array([[span] * 3 for span in DAYS - DAYS[0]], dtype=object),
 }
 ESTIMATORS = [
     linear.BayesianLinearRegression(),
@@ -60,6 +66,33 @@ def test_nor_beside_the_rows(kind, name):
         for kind in (linear.BayesianLogisticRegression, linear.BayesianPoissonRegression):
             with pytest.raises(ValueError, match=r"y (has \d+ masked|must hold numbers)"):
                 kind().fit(X, values)
+
+
+@pytest.mark.parametrize("values", [HIDDEN["masked"][:, 0], Y + 1j, DAYS, [np.timedelta64(1, "s")] * 20])
+def test_nor_when_what_is_fitted_is_asked(values):
+    counts, trials = np.round(np.abs(Y)), np.full(20, 9.0)
+    poisson = linear.BayesianPoissonRegression(prior_scale=1.0).fit(X, counts)
+    chances = linear.BayesianBinomialRegression(prior_scale=1.0).fit(X, counts, trials=trials)
+    times = linear.BayesianSurvivalRegression(prior_scale=1.0).fit(X, np.exp(Y))
+    process = GaussianProcessRegressor(optimizer=None).fit(X, Y)
+    asked = {
+        "exposure": [lambda: poisson.fit(X, counts, exposure=values), lambda: poisson.predict(X, exposure=values)],
+        "offset": [lambda: poisson.predict(X, offset=values, exposure=np.ones(20))],
+        "trials": [lambda: chances.predict_interval(X, trials=values)],
+        "times": [lambda: times.predict_survival(X, values)],
+        "y": [
+            *(partial(model.score, X, values) for model in (poisson, process)),
+            *(partial(model.quantile_residuals, X, values) for model in (poisson, chances, times, process)),
+            *(partial(model.log_predictive_density, X, values) for model in (poisson, chances, times, process)),
+        ],
+        "loc": [lambda: potentials.Gaussian(values)],
+        "low": [lambda: potentials.Interval(values, np.inf)],
+        "GaussianFactor mean": [lambda: GaussianFactor(values)],
+    }
+    for name, questions in asked.items():
+        for question in questions:
+            with pytest.raises(ValueError, match=rf"^{name} (has \d+ masked|must hold (real )?numbers)"):
+                question()
 
 
 def test_polars_columns_are_looked_at():
@@ -142,6 +175,11 @@ def test_what_is_no_table_of_numbers_is_named(estimator, rows, words):
 
 
 def test_a_response_that_is_no_number_is_named():
-    for y in (["red"] * 20, [datetime.date(2020, 1, 1)] * 20, np.array([10**400] * 20, dtype=object)):
-        with pytest.raises(ValueError, match=r"y must hold numbers, got .* at place 0"):
+    date = r"date: make numbers of points and spans of time"
+    for y, words in (
+        (["red"] * 20, "'red' at place 0"),
+        ([datetime.date(2020, 1, 1)] * 20, date),
+        (np.array([10**400] * 20, dtype=object), "10+ at place 0"),
+    ):
+        with pytest.raises(ValueError, match=f"y must hold numbers, got {words}"):
             linear.BayesianLinearRegression().fit(X, y)

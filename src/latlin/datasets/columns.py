@@ -248,6 +248,26 @@ def odd_cells(series: Series, rows: NDArray[np.intp], most: int = 3) -> str:
     return shown + more
 
 
+def refuse_containers(series: Series) -> None:
+    """A column with lists, dictionaries or other cells of several values is named.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> refuse_containers(pandas.Series([[1.0], None], name="tags"))
+    Traceback (most recent call last):
+        ...
+    ValueError: column 'tags' must hold one number or text per cell, got [1.0] in row 1: drop it, or take it apart
+    """
+    several = {kind for kind in {*map(type, series)} if kind.__hash__ is None} if series.dtype == object else set()
+    if several:
+        row, cell = next((row, cell) for row, cell in enumerate(series, 1) if type(cell) in several)
+        raise ValueError(
+            f"column {str(series.name)!r} must hold one number or text per cell, got {cell!r:.40} in row {row}: "
+            "drop it, or take it apart"
+        )
+
+
 def refuse_nearly_numbers(series: Series, is_target: bool = False, levels_by: str = "") -> None:
     """A column of texts nearly all of which are numbers gets a sentence that names the others.
 

@@ -22,6 +22,7 @@ from latlin.datasets.columns import (
     level_counts,
     listed,
     looks_written,
+    refuse_containers,
     refuse_nearly_numbers,
 )
 from latlin.datasets.dates import DateColumn, learn_dates, looks_dated
@@ -381,10 +382,9 @@ def _learnt(
     frame: Frame, names: Iterable[str], kinds: Mapping[str, str], levelling: Levelling, decimal: str
 ) -> dict[str, Column | None]:
     """Every column; what is wrong with some of them is said in one message."""
-    names = list(names)
+    names, wrong = list(names), list[str]()
     plain = _learn_numbers(frame, [name for name in names if name not in kinds])
     learnt: dict[str, Column | None] = {}
-    wrong: list[str] = []
     for name in names:
         try:
             kind = kinds.get(name, "")
@@ -398,6 +398,7 @@ def _learnt(
 
 def learn_column(series: Series, kind: str = "", levelling: Levelling = TREATMENT, decimal: str = ".") -> Column | None:
     """A column by what was said of it, or by what its cells are."""
+    refuse_containers(series)
     if kind == "dates":
         return learn_dates(series)
     if kind == "numbers":

@@ -280,6 +280,10 @@ class GaussianProcessClassifier(Approximated, ClassDraws, Archived, Reported, Cl
         """Logarithms of `predict_proba`."""
         return np.log(np.maximum(self.predict_proba(X), np.finfo(float).tiny))
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of rows whose class is predicted."""
+        return float(super().score(X, visible("y", y), sample_weight))
+
     def quantile_residuals(self, X: ArrayLike, y: ArrayLike, random_state: RandomState = 0) -> Array:
         """Randomised quantile residuals (Dunn and Smyth, 1996), classes in order: normal if the model is right."""
         labels, table = np.asarray(y), self.predict_proba(X)

@@ -27,7 +27,7 @@ from latlin.inference.engine import Engine
 from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array, convertible, measurable, numeric, summable, visible
-from latlin.numerics.options import whole
+from latlin.numerics.options import float_array, whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
@@ -333,12 +333,16 @@ class GaussianProcessRegressor(Approximated, ProcessDraws, Archived, Reported, R
         central(coverage)
         return self.predictive(X, trials=trials).interval(coverage).T
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² of the predictions: 1 is perfect, 0 is the mean of y."""
+        return float(super().score(X, visible("y", y), sample_weight))
+
     def quantile_residuals(self, X: ArrayLike, y: ArrayLike, random_state: RandomState = 0) -> Array:
         """Randomised quantile residuals (Dunn and Smyth, 1996): standard normal if the model is right.
 
         y has one number per row, or successes and trials, or times, events and ends of intervals, side by side.
         """
-        rows, rng = np.asarray(y, float), generator(random_state)
+        rows, rng = float_array("y", y), generator(random_state)
         if rows.ndim == 1:
             return residuals_of(self.predictive(X).pit(rows, rng))
         names = self._columns_of(rows)
@@ -351,7 +355,7 @@ class GaussianProcessRegressor(Approximated, ProcessDraws, Archived, Reported, R
 
         Of a censored time it is the log probability of what is known of it.
         """
-        rows = np.asarray(y, float)
+        rows = float_array("y", y)
         if rows.ndim == 1:
             return self.predictive(X).log_density(rows)
         self._columns_of(rows)

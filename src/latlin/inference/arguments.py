@@ -26,8 +26,9 @@ class Sealed:
 
 
 def finite_array(value: ArrayLike, name: str, max_ndim: int) -> Array:
+    visible(name, value)
     try:
-        raw = np.ma.filled(value, np.nan) if isinstance(value, np.ma.MaskedArray) else np.asarray(value)
+        raw = np.asarray(value)
     except ValueError as error:
         raise ValueError(f"{name} must hold numbers in rows of one length, got {value!r:.80}") from error
     if raw.dtype.kind not in "biufO":

@@ -41,7 +41,7 @@ def offsets(value: Any, count: int, width: int = 1) -> Array | None:
     """One number per row, or one per row and class; None stays None."""
     if value is None:
         return None
-    array = float_array("offset", visible("offset", value))
+    array = float_array("offset", value)
     if array.ndim == 0:
         array = np.full(count, float(array))
     allowed = {(count,)} | ({(count, width)} if width > 1 else set())
@@ -58,12 +58,12 @@ def exposed(offset: Any, exposure: Any, count: int | None = None) -> Any:
         return offset
     if is_dask(exposure):
         return np.log(exposure) + (0.0 if offset is None else offset)
-    array = np.asarray(exposure, float)
+    array = float_array("exposure", exposure)
     if array.ndim and count is not None and array.shape != (count,):
         raise ValueError(f"exposure must have shape ({count},), one number per row, got shape {array.shape}")
     with naming_rows():
         refuse("exposure", array, ~(np.isfinite(array) & (array > 0.0)), "positive and finite numbers")
-    return np.log(array) if offset is None else np.asarray(offset, float) + np.log(array)
+    return np.log(array) if offset is None else float_array("offset", offset) + np.log(array)
 
 
 def beside(y: Any, **extra: Any) -> Any:

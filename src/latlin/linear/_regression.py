@@ -151,6 +151,10 @@ class Regression(RegressorMixin, LinearEstimator):
             raise ValueError(f"y must have shape {at.mean.shape}, one number per row, got shape {observed.shape}")
         return log_density(self._observed(observed), at)
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² of the predictions: 1 is perfect, 0 is the mean of y."""
+        return float(super().score(X, column_of(self, X, "y", y), sample_weight))
+
     def sample_y(self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None) -> Array:
         """Joint draws of new y at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
         rng = self._generator(random_state)

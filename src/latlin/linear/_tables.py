@@ -67,6 +67,19 @@ def needs_encoding(X: Any) -> bool:
     return not all(map(holds_numbers, set(X.dtypes))) and not _is_arraylike(X)
 
 
+def _named(frame: Any) -> Any:
+    """A frame with one text per column for its name, as columns are kept under their names."""
+    nameless = np.flatnonzero(frame.columns.isna())
+    if len(nameless):
+        raise ValueError(f"the table has no name for the column at place {nameless[0] + 1}: give it one")
+    if _is_arraylike(frame):
+        frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
+    if not frame.columns.is_unique:
+        name = frame.columns[frame.columns.duplicated()][0]
+        raise ValueError(f"the table has two columns of the name {name!r}: rename one")
+    return frame
+
+
 def _is_arraylike(X: Any) -> bool:
     """Columns without names of their own are left to the checks of arrays."""
     return not all(isinstance(name, str) for name in X.columns)
@@ -106,7 +119,7 @@ def _encoded_rows(
     from latlin.datasets.columns import listed
     from latlin.datasets.encoding import learn_encoding
 
-    frame, is_unnamed = (X, False) if is_frame(X) else (_framed(X), True)
+    frame, is_unnamed = (_named(X), False) if is_frame(X) else (_framed(X), True)
     if is_unnamed and names:
         raise ValueError(f"{', '.join(names)} cannot be the name of a column: X must be a data frame, got an array")
     absent = [name for name in names.values() if name not in frame.columns]
@@ -189,7 +202,7 @@ def column_of(model: Any, X: Any, argument: str, value: Any, default: Any = None
     fitted = getattr(model, "columns_", {}).get(argument)
     name = value if isinstance(value, str) else fitted if value is None else None
     if name is None:
-        return default if value is None else value
+        return default if value is None else visible(argument, value)
     frame = as_pandas(X)
     if not is_frame(frame) or name not in frame.columns:
         because = f"the model was fitted with {argument}={name!r}" if value is None else f"{argument} is {name!r}"
@@ -207,6 +220,7 @@ def encoded(X: Any, encoding: Encoding | None) -> Any:
         if not encoding.is_unnamed or (width == len(encoding.names) and encoding.indicated):
             return X
         X = _framed(X)
+    X = _named(X)
     if list(map(str, X.columns)) == encoding.names != [column.name for column in encoding.columns]:
         return X
     if encoding.missing == "drop":

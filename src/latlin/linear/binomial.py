@@ -16,6 +16,7 @@ from latlin.linear._predict import LinearPredictors, draw_observations, levels, 
 from latlin.linear._regression import Regression
 from latlin.linear._tables import column_of
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import float_array
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import FAMILIES, Family, named
 from latlin.potentials.predictive import Predictive
@@ -222,7 +223,7 @@ class BayesianBinomialRegression(Dispersed, Regression):
 
     def _pit(self, X: Any, y: Any, offset: Any, random_state: RandomState) -> Array:
         _, (at,), _ = self._latents(X, offset)
-        observed = np.asarray(y, float)
+        observed = float_array("y", y)
         successes, trials = observed.T if observed.ndim == 2 else (observed, 1.0)
         return self._new(at, trials).pit(successes, self._generator(random_state))
 

@@ -174,6 +174,10 @@ class Classification(ClassifierMixin, LinearEstimator):
         _, latents, _ = self._latents(X, offset)
         return self.classes_[self._log_probabilities(latents).argmax(axis=1)]
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of rows whose class is predicted."""
+        return float(super().score(X, column_of(self, X, "y", y), sample_weight))
+
     def log_predictive_density(self, X: Any, y: Any, offset: Any = None) -> Array:
         """log P(y | x, data) of each row, in nat, posterior integrated."""
         _, latents, _ = self._latents(X, offset)

@@ -16,6 +16,7 @@ from latlin.linear._problem import SURVIVAL
 from latlin.linear._regression import AUTO, ChosenFamily
 from latlin.linear._tables import column_of
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import float_array
 from latlin.numerics.rng import RandomState
 from latlin.potentials.predictive import censored_pit
 from latlin.potentials.survival import question_codes
@@ -156,7 +157,7 @@ class BayesianSurvivalRegression(ChosenFamily):
 
     def predict_survival(self, X: Any, times: ArrayLike, offset: Any = None) -> Array:
         """P(no event up to each time | x, data) for every row, posterior integrated, shape (n, number of times)."""
-        moments = np.atleast_1d(np.asarray(times, float))
+        moments = np.atleast_1d(float_array("times", times))
         if moments.ndim != 1 or not np.all(moments >= 0.0):
             raise ValueError(f"times must hold numbers of at least zero, got {times!r}")
         _, (at,), dtype = self._latents(X, offset)
@@ -177,7 +178,7 @@ class BayesianSurvivalRegression(ChosenFamily):
         """Those of censored times are drawn where the event may be."""
         _, (at,), _ = self._latents(X, offset)
         described = predictive(self._likelihood(), at)
-        return censored_pit(described, np.asarray(y, float), self._generator(random_state))
+        return censored_pit(described, float_array("y", y), self._generator(random_state))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, event: Any = None, upper: Any = None) -> float:
         """Harrell's concordance: the share of pairs whose order is known and that are predicted in this order.

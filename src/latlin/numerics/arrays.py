@@ -130,8 +130,9 @@ def visible(name: str, values: Any) -> Any:
         ...
     ValueError: X has 1 masked entries, got a masked array: fill them, or leave out their rows
     """
-    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
-        count = int(np.ma.getmaskarray(values).sum())
+    if type(values) is np.ndarray and values.dtype.kind in "fiub":
+        return values
+    if count := _masked(values):
         raise ValueError(f"{name} has {count} masked entries, got a masked array: fill them, or leave out their rows")
     for column, kind in _kinds(values):
         if kind.lower().startswith("complex"):
@@ -201,8 +202,21 @@ def _refuse_texts(name: str, values: Any, errors: tuple[type[Exception], ...]) -
             return
 
 
+def _masked(values: Any) -> int:
+    """How many entries of an array, or of a list of arrays, are masked."""
+    if isinstance(values, list | tuple):
+        return sum(_masked(part) for part in values if isinstance(part, np.ma.MaskedArray))
+    return int(np.ma.getmaskarray(values).sum()) if isinstance(values, np.ma.MaskedArray) else 0
+
+
 def _kinds(values: Any) -> list[tuple[str, str]]:
     """Where each kind of values is (in words, empty for a whole array), and its name."""
+    if isinstance(values, list | tuple):
+        with suppress(ValueError, TypeError, OverflowError):  # rows of several lengths are named by scikit-learn
+            values = np.asarray(values)
+    if isinstance(values, np.ndarray) and values.dtype.kind == "O":
+        # single numbers of NumPy become floats, their imaginary parts and units without a word
+        return [("", kind.__name__) for kind in {*map(type, values.flat)}]
     if sparse.issparse(values) or isinstance(values, np.ndarray):
         return [("", str(values.dtype))]
     kinds = getattr(values, "dtypes", None)

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from latlin.numerics.arrays import visible
+
 #: no count of steps, draws or components is as large
 MOST = 2**31
 LARGEST_FLOAT = float(np.finfo(float).max)
@@ -159,6 +161,7 @@ def file_path(name: str, value: Any) -> str | os.PathLike[str]:
 
 def float_array(name: str, value: Any) -> np.ndarray:
     """`value` as an array of numbers, which need not be finite."""
+    visible(name, value)
     try:
         return np.asarray(value, float)
     except (TypeError, ValueError, OverflowError) as error:

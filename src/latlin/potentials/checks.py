@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latlin.numerics.arrays import LARGEST, Array, summable
+from latlin.numerics.arrays import LARGEST, Array, summable, visible
 
 
 class UnboundedExpectation(ValueError):
@@ -18,6 +18,7 @@ class UnboundedExpectation(ValueError):
 
 def finite(name: str, value: ArrayLike, max_ndim: int = 1) -> Array:
     """Finite numbers, a scalar or one number per site, as a read-only copy."""
+    visible(name, value)
     try:
         array = np.array(value, dtype=float)
     except (TypeError, ValueError) as error:

@@ -17,6 +17,7 @@ from scipy.special import expit, ndtri
 
 from latlin.numerics import quadrature
 from latlin.numerics.arrays import LARGEST, Array
+from latlin.numerics.options import float_array
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.special import log_sigmoid
 
@@ -84,7 +85,7 @@ class Predictive(ABC):
 
         Drawn evenly between P(new < y) and P(new ≤ y), which for numbers with a density are the same.
         """
-        y = np.asarray(y, dtype=float)
+        y = float_array("y", y)
         below, upto = self.cdf(np.nextafter(y, -np.inf)), self.cdf(y)
         return np.asarray(below + generator(random_state).random(upto.shape) * (upto - below))
 
@@ -96,7 +97,7 @@ class Predictive(ABC):
 
     def _at(self, y: ArrayLike) -> tuple[Block, Array, Array, tuple[int, ...]]:
         """The potentials of observations y with their means and variances, flat, and the shape to return."""
-        y = np.asarray(y, dtype=float)
+        y = float_array("y", y)
         shape = np.broadcast_shapes(y.shape, self._shape)
         sites = np.broadcast_to(np.arange(self._m.size).reshape(self._shape), shape).ravel()
         block = self._potential.select(sites).observe(np.broadcast_to(y, shape).ravel())

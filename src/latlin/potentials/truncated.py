@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from latlin.numerics import quadrature
+from latlin.numerics.arrays import visible
 from latlin.numerics.options import float_array
 from latlin.potentials import about_mode, strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
@@ -98,6 +99,7 @@ class Interval(Potential):
 
 def end_of(name: str, value: ArrayLike) -> Array:
     """An end of an interval, infinite or not."""
+    visible(name, value)
     try:
         array = np.array(value, dtype=float)
     except (TypeError, ValueError) as error:
