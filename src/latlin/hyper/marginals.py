@@ -346,13 +346,13 @@ def _tabulated(member: Hyperparameter, u: Array, weight: Array, mean: float, sd:
     # densities of cells, averaged by a normal kernel, in the unit of the number itself, in which scales end flat at 0.
     # Cells go on as far as the first and the last draw stand for.
     apart = _distances(u, grid)
-    ends = np.maximum([low - u[0], u[-1] - high], 0.0) + np.diff(u)[[0, -1]]
+    ends = np.maximum([low - u[0], u[-1] - high], 0.0) + (np.diff(u)[[0, -1]] if len(u) > 1 else 0.0)
     pad = np.minimum(ends / step, GRID).astype(int)
     cells = low + step * np.arange(-pad[0], GRID + pad[1])
     masses = np.histogram(u, np.append(cells - 0.5 * step, cells[-1] + 0.5 * step), weights=weight)[0]
     slope = np.abs(np.array([member.slope(float(t)) for t in cells]))
     kernel = np.exp(-0.5 * ((grid[:, None] - cells) / np.maximum(width, 2.0 * apart)[:, None]) ** 2)
-    density = kernel @ (masses / slope) / (kernel.sum(axis=1) * step)
+    density = kernel @ (masses / np.maximum(slope, np.finfo(float).tiny)) / (kernel.sum(axis=1) * step)
     return Marginal(np.asarray(member.value(grid)), density, np.interp(grid, u, below), mean, sd)
 
 
