@@ -131,3 +131,21 @@ def test_penalised_splines_of_mgcv(family, noise, coefficients, variances):
     np.testing.assert_allclose(posterior.mean[:4], coefficients, atol=1e-4)
     # its Bayesian covariance
     np.testing.assert_allclose(posterior.variance[:4], variances, rtol=1e-4)
+
+
+def test_reaction_times_of_the_gallery_have_the_published_fit_of_lme4():
+    source = (Path(__file__).parents[2] / "examples" / "plot_sleep.py").read_text()
+    table = np.array([row.split() for row in source.split('"""')[3].strip().splitlines()], dtype=float)
+    frame = {"y": table[:, 1:].ravel(), "days": np.tile(np.arange(10.0), 18), "subject": table[:, 0].repeat(10)}
+    names = ["Intercept", "days", "sd(subject)", "sd(subject:days)", "cor(subject)", "sigma"]
+    priors = dict.fromkeys(names, Flat())
+    found = AdditiveModel("y ~ days + (1 + days | subject)", hyperparameters="maximise", priors=priors).fit(frame)
+    for name, (mean, sd) in {"Intercept": (251.405, 6.825), "days": (10.467, 1.546)}.items():
+        assert found.effects()[name]["mean"] == pytest.approx(mean, abs=1e-3)
+        assert found.effects()[name]["sd"] == pytest.approx(sd, abs=1e-3)
+    learnt = {"sd(subject)": 24.741, "sd(subject:days)": 5.922, "cor(subject)": 0.066, "sigma": 25.592}
+    for name, value in learnt.items():
+        assert found.hyperparameters_[name]["mean"] == pytest.approx(value, abs=1e-3)
+    levels = found.effects("subject")
+    assert levels["subject[308.0]"]["mean"] == pytest.approx(2.2585, abs=1e-3)
+    assert levels["subject:days[308.0]"]["mean"] == pytest.approx(9.1990, abs=1e-3)

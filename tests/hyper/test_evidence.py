@@ -72,6 +72,24 @@ def test_conjugate_evidence_and_scale(conjugate):
     np.testing.assert_allclose(found.hyperparameters.marginals["v"].pdf(x), np.exp(exact.log_density(x)), rtol=0.03)
 
 
+def test_the_density_of_a_scale_goes_to_zero_evenly():
+    # few draws are near zero: of one alone, a narrow kernel makes a peak
+    y = 0.35 * np.random.default_rng(4).standard_normal(8)
+
+    def build(scale):
+        return LatentLinearModel([GaussianFactor(0.0, scale**2, dim=8), SiteFactor(None, potentials.Gaussian(y, 1.0))])
+
+    def joint(s):
+        return np.exp(-0.5 * np.sum(y**2) / (1 + s * s) - 4.0 * np.log1p(s * s) - 0.5 * s * s)
+
+    found = integrate_evidence(build, {"scale": 0.5}, priors={"scale": priors.HalfNormal(1.0)})
+    marginal = found.hyperparameters.marginals["scale"]
+    exact = joint(marginal.x) / quad(joint, 0.0, 9.0)[0]
+    assert np.max(marginal.density / exact) < 1.6
+    off = np.abs(marginal.density - exact)[marginal.x > 0.05]
+    assert np.max(off) < 0.05 * exact.max()
+
+
 def test_conjugate_coefficients_are_student_t(conjugate):
     case, found = conjugate
     m, S, shape, scale, _ = case.posterior

@@ -14,7 +14,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.interpolate import RBFInterpolator
-from scipy.ndimage import gaussian_filter1d
 from scipy.special import gammaln, stdtrit
 from scipy.stats import qmc
 
@@ -221,8 +220,8 @@ def _scale(fall: float) -> float:
 DRAWS, GRID, DF = 2**12, 201, 5.0
 #: points whose density is lower than the best by more nat do not help to interpolate
 DEEP = 14.0
-#: width of the kernel of a density, in standard deviations
-WIDTH = 0.08
+#: width of the kernel of a density, in standard deviations, and draws on either side that say how far they are apart
+WIDTH, NEAR = 0.08, 4
 
 
 @storable
@@ -336,6 +335,7 @@ def _interpolated(at: Array, values: Array, z: Array) -> Array:
 
 def _tabulated(member: Hyperparameter, u: Array, weight: Array, mean: float, sd: float) -> Marginal:
     order = np.argsort(u)
+    order = order[weight[order] > 0.0]
     u, weight = u[order], weight[order]
     below = np.cumsum(weight) - 0.5 * weight
     low, high = np.interp([1e-4, 1.0 - 1e-4], below, u)
@@ -343,11 +343,24 @@ def _tabulated(member: Hyperparameter, u: Array, weight: Array, mean: float, sd:
     centre = float(weight @ u)
     width = WIDTH * float(np.sqrt(weight @ (u - centre) ** 2)) or 1.0
     step = (high - low) / (GRID - 1) or 1.0
-    # masses of cells about the points of the grid, smoothed by a normal kernel
-    masses = np.histogram(u, np.append(grid - 0.5 * step, high + 0.5 * step), weights=weight)[0]
-    kernel = gaussian_filter1d(masses, width / step, mode="nearest") / step
-    slope = np.abs(np.array([member.slope(float(t)) for t in grid]))
-    return Marginal(np.asarray(member.value(grid)), kernel / slope, np.interp(grid, u, below), mean, sd)
+    # densities of cells, averaged by a normal kernel, in the unit of the number itself, in which scales end flat at 0.
+    # Cells go on as far as the first and the last draw stand for.
+    apart = _distances(u, grid)
+    ends = np.maximum([low - u[0], u[-1] - high], 0.0) + (np.diff(u)[[0, -1]] if len(u) > 1 else 0.0)
+    pad = np.minimum(ends / step, GRID).astype(int)
+    cells = low + step * np.arange(-pad[0], GRID + pad[1])
+    masses = np.histogram(u, np.append(cells - 0.5 * step, cells[-1] + 0.5 * step), weights=weight)[0]
+    slope = np.abs(np.array([member.slope(float(t)) for t in cells]))
+    kernel = np.exp(-0.5 * ((grid[:, None] - cells) / np.maximum(width, 2.0 * apart)[:, None]) ** 2)
+    density = kernel @ (masses / np.maximum(slope, np.finfo(float).tiny)) / (kernel.sum(axis=1) * step)
+    return Marginal(np.asarray(member.value(grid)), density, np.interp(grid, u, below), mean, sd)
+
+
+def _distances(u: Array, grid: Array) -> Array:
+    """How far neighbours among sorted draws are apart about the points of a grid."""
+    behind = np.searchsorted(u, grid)
+    first, last = np.maximum(behind - NEAR, 0), np.minimum(behind + NEAR, len(u) - 1)
+    return np.asarray((u[last] - u[first]) / np.maximum(last - first, 1))
 
 
 # --- The table of hyperparameters that a fit leaves: what each is, how sure, under which prior, and whether at an end.

@@ -263,7 +263,7 @@ def fit_estimated(
         trace=ascent.trace,
         elapsed=time.perf_counter() - began,
         message=f"{ascent.message}, by conjugate gradients; variances are estimates from {probes} probes with a "
-        f"standard error of {100.0 * share:.2g} %, and so is the evidence, with one of {error:.2g} nat",
+        f"median standard error of {100.0 * share:.2g} %, and so is the evidence, with one of {error:.2g} nat",
         sites=found.sites,
         bound_error=error,
         evidence_term=ExpectedEvidence() if averaged else CurvedEvidence(),
