@@ -33,13 +33,15 @@ def run(*words):
 
 
 def assert_told(result, *words):
-    """One sentence on standard error, exit code 1, no traceback."""
+    """One sentence on standard error, or a list of problems; exit code 1, no traceback."""
     assert result.exit_code == 1
     lines = [line for line in result.stderr.splitlines() if not line.startswith("note: ")]
-    assert len(lines) == 1
     assert lines[0].startswith("latlin: ")
+    problems = len(lines) - 1
+    assert all(line.startswith("- ") for line in lines[1:])
+    assert not problems or lines[0] == f"latlin: {problems} things need a decision:"
     for word in words:
-        assert word in lines[0]
+        assert word in "\n".join(lines)
 
 
 @pytest.fixture(scope="module")
@@ -579,7 +581,7 @@ def test_dates_prices_and_gaps_of_a_semicolon_table(frame, tmp_path):
     words = ["fit", tmp_path / "t.csv", "--target", "weight", "--sep", ";", "--decimal", ",", "--folds", "0"]
     words += ["--out", tmp_path / "m.latlin"]
     assert_told(
-        run(*words), "2 columns need a decision", "column 'when' holds 120 different texts", "--dates when",
+        run(*words), "latlin: 3 things need a decision:\n- column 'when' holds 120 different texts", "--dates when",
         "column 'price' holds", "--numbers price",
     )  # fmt: skip
     words += ["--dates", "when", "--numbers", "price"]

@@ -80,7 +80,7 @@ def test_all_odd_columns_are_named_in_one_message():
             "y": np.arange(n),
         }
     )
-    with pytest.raises(ValueError, match="2 columns need a decision") as told:
+    with pytest.raises(ValueError, match="2 things need a decision:\n- column") as told:
         learn_encoding(frame, "y")
     assert "column 'dose': 3 of 40 cells are not numbers: 'n/a' in row 38, '?' in row 39" in str(told.value)
     assert "--missing-values 'n/a,?'" in str(told.value)

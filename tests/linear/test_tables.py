@@ -205,7 +205,7 @@ def test_arrays_with_gaps_and_rows_without_a_target():
     np.testing.assert_allclose(left.coef_, known.coef_)
     with pytest.raises(ValueError, match="y is missing in 5 of 90 rows"):
         BayesianLinearRegression().fit(holes, "y")
-    with pytest.raises(ValueError, match=r"'name' holds 90 different texts.*y is missing in 5 of 90 rows"):
+    with pytest.raises(ValueError, match=r"'name' holds 90 different texts.*\n- y is missing in 5 of 90 rows"):
         BayesianLinearRegression().fit(holes.assign(name=[f"n{k}" for k in range(90)]), "y")
     with pytest.raises(TypeError, match="has no argument 'gaps'"):
         BayesianLinearRegression().fit(FRAME, Y, gaps="drop")

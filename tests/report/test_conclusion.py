@@ -77,7 +77,7 @@ def test_features_without_any_relation_do_not_beat_the_baseline():
     assert "baseline" in [check.name for check in facts.model_checks.cautions]
     assert "Be careful. The features do not clearly predict better" in " ".join(conclusion(facts))
     assert "1 with a caution" in render(facts)
-    assert "not clearly better than without features" in conclusion(facts)[1]
+    assert "are not predicted clearly better than without features" in conclusion(facts)[1]
 
 
 def test_a_leaked_target_is_named():

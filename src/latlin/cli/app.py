@@ -12,6 +12,7 @@ from latlin.cli.explore import cluster, factors, read_shown, smooth
 from latlin.cli.options import (
     Categorical,
     Coding,
+    CommandWithFlags,
     Data,
     Dates,
     Debug,
@@ -28,6 +29,7 @@ from latlin.cli.options import (
     Frequency,
     Graph,
     Group,
+    GroupWithFlags,
     Levels,
     Missing,
     MissingValues,
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from latlin.cli.models import FittedModel
 
 app = typer.Typer(
+    cls=GroupWithFlags,
     help="Bayesian regression, hierarchical models, curves, factors and clusters of a table. "
     "Start with 'latlin demo', or 'latlin fit data.csv --target COLUMN'.",
     no_args_is_help=True,
@@ -64,7 +67,7 @@ app = typer.Typer(
 
 @app.callback(invoke_without_command=True)
 def latlin_command(
-    version: Annotated[bool, typer.Option("--version", metavar="", help="Print the version and exit.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     """Posteriors, their evidence, and whether it is exact, a bound or an approximation."""
     if version:
@@ -72,7 +75,7 @@ def latlin_command(
         raise typer.Exit
 
 
-@app.command()
+@app.command(cls=CommandWithFlags)
 def fit(
     data: Data,
     target: TargetName = "",
@@ -102,7 +105,7 @@ def fit(
     draws: Annotated[int, typer.Option(min=200, help="Draws for the check of the approximation.")] = 4000,
     scheduler: Scheduler = None,
     quiet: Quiet = False,
-    verbose: Annotated[bool, typer.Option("--verbose", metavar="", help="Show the steps of the engine.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show the steps of the engine.")] = False,
     debug: Debug = False,
 ) -> None:
     """Fit a regression, a classification or a hierarchical model to a table, and write it to a file."""
@@ -138,7 +141,7 @@ def fit(
         _save_and_tell(model, out, quiet)
 
 
-@app.command()
+@app.command(cls=CommandWithFlags)
 def predict(
     model: ModelFile,
     data: Annotated[
@@ -149,9 +152,7 @@ def predict(
     missing: Annotated[
         str | None, typer.Option(help="error, drop, mean, …; as the model was fitted unless given.")
     ] = None,
-    keep: Annotated[
-        bool, typer.Option("--keep", metavar="", help="Keep the columns of the table beside the predictions.")
-    ] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the columns of the table beside the predictions.")] = False,
     missing_values: MissingValues = "",
     sep: Separator = None,
     decimal: Decimal = ".",
@@ -185,7 +186,7 @@ def predict(
         screen().print(f"Saved {count} predictions to {plain(out)}")
 
 
-@app.command()
+@app.command(cls=CommandWithFlags)
 def compare(
     data: Data,
     target: TargetName = "",
@@ -251,7 +252,7 @@ def compare(
         return _write_rows(out, found.rows)
 
 
-@app.command()
+@app.command(cls=CommandWithFlags)
 def report(
     model: ModelFile,
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
@@ -274,7 +275,7 @@ def report(
         screen().print(f"Saved {plain(out)}")
 
 
-@app.command()
+@app.command(cls=CommandWithFlags)
 def summary(
     model: ModelFile,
     interval: Annotated[float, typer.Option(help="Probability that an interval holds.")] = 0.9,
@@ -300,12 +301,12 @@ def summary(
         return _write_rows(out, rows, safe_csv)
 
 
-app.command()(cluster)
-app.command()(factors)
-app.command()(smooth)
+app.command(cls=CommandWithFlags)(cluster)
+app.command(cls=CommandWithFlags)(factors)
+app.command(cls=CommandWithFlags)(smooth)
 
 
-@app.command()
+@app.command(cls=CommandWithFlags)
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for what the tour writes.")] = Path("latlin-demo"),
     debug: Debug = False,

@@ -123,8 +123,8 @@ def _refuse_gaps(gaps: dict[str, int], goal: ColumnSummary, missing: str) -> Non
         )
     if gaps and missing == "error":
         raise ValueError(
-            f"there are missing values: {listed_gaps(gaps)} of {rows} rows; say what to do with them: "
-            "missing 'drop', 'mean' or 'indicator' (--missing)"
+            f"there are missing values: {listed_gaps(gaps)} of {rows} rows; say what to do with them by "
+            "--missing: 'drop', 'mean' or 'indicator'"
         )
 
 

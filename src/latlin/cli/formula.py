@@ -6,7 +6,7 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from latlin.cli.screen import decimal, plain, plain_lines, steps
 from latlin.cli.screen import table as screen_table
 from latlin.datasets.columns import as_text, in_order, level_counts, listed, read_numbers
 from latlin.datasets.gaps import fill_formula, named_columns
+from latlin.datasets.problems import refuse_all, try_collecting
 from latlin.datasets.table import Frame, need_pandas, read_table
 from latlin.datasets.target import EXPOSED, guess_family
 from latlin.numerics.alerts import MisfitWarning
@@ -93,16 +94,15 @@ def make_ready(table: Frame, formulas: list[str], stated: TableOptions) -> Prepa
     """Everything that prevents a fit is said in one message."""
     refuse_unknown(table.columns, tuple(filter(None, (stated.exposure, stated.trials, stated.event))))
     problems: list[str] = []
-    table = _try_collecting(problems, lambda: with_read_columns(table, stated), table)
+    table = try_collecting(problems, lambda: with_read_columns(table, stated), table)
     written = [with_row_columns(formula, stated) for formula in formulas]
     columns = table.columns
     table, written = with_writable_names(table, written)
-    families, why = _try_collecting(problems, lambda: _families(table, written[0], stated), ((), []))
+    families, why = try_collecting(problems, lambda: _families(table, written[0], stated), ((), []))
     # one table for all formulas, so that their rows are the same
     names = written[0] + "".join(f" + {formula.partition('~')[2]}" for formula in written[1:])
-    frame, notes = _try_collecting(problems, lambda: fill_formula(table, names, stated.missing), (table, []))
-    if problems:
-        raise ValueError(_as_written("; ".join(dict.fromkeys(problems)), columns, table.columns))
+    frame, notes = try_collecting(problems, lambda: fill_formula(table, names, stated.missing), (table, []))
+    refuse_all(_as_written(words, columns, table.columns) for words in problems)
     return PreparedFormulas(frame, written, families, [*why, *notes])
 
 
@@ -113,15 +113,6 @@ def _as_written(words: str, columns: Sequence[str], renamed: Sequence[str]) -> s
     return words
 
 
-def _try_collecting(problems: list[str], make: Callable[[], Any], otherwise: Any) -> Any:
-    """What a function makes; or something else, and its sentence among the problems."""
-    try:
-        return make()
-    except ValueError as error:
-        problems.append(str(error))
-        return otherwise
-
-
 def with_read_columns(table: Frame, stated: TableOptions) -> Frame:
     """Numbers written for people as numbers, and the reference as the first of a column's levels."""
     refuse_unknown(table.columns, (*stated.numbers, *stated.references))
@@ -130,9 +121,8 @@ def with_read_columns(table: Frame, stated: TableOptions) -> Frame:
         **{name: partial(read_numbers, table[name], stated.decimal) for name in stated.numbers},
         **{name: partial(_from_reference, table[name], level) for name, level in stated.references.items()},
     }
-    read = {name: _try_collecting(problems, make, None) for name, make in made.items()}
-    if problems:
-        raise ValueError("; ".join(problems))
+    read = {name: try_collecting(problems, make, None) for name, make in made.items()}
+    refuse_all(problems)
     return table.assign(**read)
 
 
@@ -401,7 +391,13 @@ def _fitted(
     if by_evidence:
         top = int(np.argmax(left_out))
         ahead, spread = (0.0, 0.0) if top == best else loos[top].compare(loos[best])
-        agree = "agree" if top == best else "do not decide" if ahead <= 2.0 * spread else f"favour {families[top]}"
+        agree = (
+            "agree"
+            if top == best
+            else "are too close to decide"
+            if ahead <= 2.0 * spread
+            else f"favour {families[top]}"
+        )
         said += f" Log density of rows left out one by one: {_ranked(families, left_out)}; these {agree}."
     return models[best], [said]
 

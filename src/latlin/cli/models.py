@@ -237,7 +237,7 @@ def compare_with_rival(prepared: Prepared, how: Fitting, seen: Assessment, rival
     score, _ = held_out_score(other, prepared.X, prepared.y, folds=how.folds, offset=prepared.offset)
     scores = f"{prepared.target.family} {seen.log_density:.3f}, {rival} {score:.3f}"
     is_tie = f"{score:.3f}" == f"{seen.log_density:.3f}"
-    agree = "do not decide" if is_tie else "agree" if score < seen.log_density else f"would rather have {rival}"
+    agree = "are too close to decide" if is_tie else "agree" if score < seen.log_density else f"favour {rival}"
     return f" Mean log probability per held-out row: {scores}; held-out rows {agree}."
 
 

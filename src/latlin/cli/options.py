@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from latlin.distributed.clusters import WORKER_SETTINGS
 
@@ -81,6 +82,32 @@ def _cluster(address: str) -> Iterator[None]:
         yield
 
 
+# --- Flags take no value, and the help shows none for them, whatever the version of Typer.
+
+
+class CommandWithFlags(TyperCommand):
+    """A command whose help shows `--quiet`, not `--quiet <bool>`."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return _without_values(super().get_params(ctx))
+
+
+class GroupWithFlags(TyperGroup):
+    """The same of the program itself."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return _without_values(super().get_params(ctx))
+
+
+def _without_values(params: Any) -> Any:
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
+
+
+# --- The options.
+
 Data = Annotated[
     Path, typer.Argument(help="A table: .csv, .tsv (also .gz) or .parquet; or a pattern of Parquet files, in quotes.")
 ]
@@ -141,7 +168,7 @@ Scheduler = Annotated[
 ]
 SafeCsv = Annotated[
     bool,
-    typer.Option("--safe-csv", metavar="", help="An apostrophe before texts that a spreadsheet would run (= + - @)."),
+    typer.Option("--safe-csv", help="An apostrophe before texts that a spreadsheet would run (= + - @)."),
 ]
 Formula = Annotated[
     str,
@@ -175,8 +202,8 @@ FoldsOfFit = Annotated[
     int | None,
     typer.Option(min=0, help="Folds of held-out rows, 0 for none; 5 unless given, 0 for rows in blocks."),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="No progress bars.")]
-Debug = Annotated[bool, typer.Option("--debug", metavar="", help="Show where an error came from.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
 
 
 def read_file(data: Path, sep: str | None, decimal: str, missing_values: str, frequency: str = "") -> Any:

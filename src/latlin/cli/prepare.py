@@ -18,6 +18,7 @@ from latlin.datasets.encoding import (
     listed_gaps,
     refuse_gaps,
 )
+from latlin.datasets.problems import refuse_all, try_collecting
 from latlin.datasets.table import Frame
 from latlin.datasets.target import (
     BESIDE,
@@ -25,6 +26,7 @@ from latlin.datasets.target import (
     FAMILIES,
     KINDS,
     LABELLED,
+    OF_TEXTS,
     Guess,
     Target,
     guess_family,
@@ -90,7 +92,8 @@ def refuse_guess(guess: Guess) -> str:
 
 
 def _question(guess: Guess) -> str:
-    return f"{guess.reason}: say which family it is, --family {' or '.join(guess.choices)}"
+    order = "; ordered levels need --levels too, the lowest first" if guess.choices == OF_TEXTS else ""
+    return f"{guess.reason}: say which family it is, --family {' or '.join(guess.choices)}{order}"
 
 
 def prepare(frame: Frame, choices: Choices, ask: Callable[[Guess], str] = refuse_guess, quiet: bool = True) -> Prepared:
@@ -134,29 +137,16 @@ def _prepared(frame: Frame, choices: Choices, family: str, notes: list[str]) -> 
 
 def _encoding(frame: Frame, choices: Choices) -> Encoding:
     """How the table becomes numbers; all that prevents it is said in one message."""
-    encoding, problems = _try_encoding(frame, choices)
-    try:
-        _with_target(frame, choices)
-    except ValueError as error:
-        problems.append(str(error))
-    if problems or encoding is None:
-        raise ValueError("; ".join(problems))
+    problems: list[str] = []
+    encoding = try_collecting(problems, lambda: _learnt_encoding(frame, choices), None)
+    try_collecting(problems, lambda: _with_target(frame, choices), None)
+    refuse_all(problems)
+    assert encoding is not None
     return encoding
 
 
-def _try_encoding(frame: Frame, choices: Choices) -> tuple[Encoding | None, list[str]]:
-    """How the columns beside the target become numbers, and what prevents it."""
-    try:
-        encoding = _learnt_encoding(frame, choices)
-        if encoding.missing == "error":
-            refuse_gaps(frame, encoding)
-    except ValueError as error:
-        return None, [str(error)]
-    return encoding, []
-
-
 def _learnt_encoding(frame: Frame, choices: Choices) -> Encoding:
-    return learn_encoding(
+    encoding = learn_encoding(
         frame,
         choices.target,
         missing=choices.missing,
@@ -168,6 +158,9 @@ def _learnt_encoding(frame: Frame, choices: Choices) -> Encoding:
         coding=choices.levelling.coding,
         reference=choices.levelling.references,
     )
+    if encoding.missing == "error":
+        refuse_gaps(frame, encoding)
+    return encoding
 
 
 def refuse_unknown(columns: Any, names: tuple[str, ...]) -> None:
@@ -219,20 +212,24 @@ def log_exposure(target: Target, rows: Frame) -> NDArray[np.float64] | None:
 
 def _family(frame: Frame, choices: Choices, ask: Callable[[Guess], str]) -> tuple[str, list[str]]:
     """The family and a note on it; what is wrong with the target is said together with what is wrong elsewhere."""
-    goal = frame[choices.target]
-    try:
-        if choices.family != "auto":
-            if choices.family not in LABELLED:
-                refuse_nearly_numbers(goal, is_target=True)
-            return choices.family, []
-        guess = _guess(goal, choices)
-    except ValueError as error:
-        raise ValueError("; ".join([str(error), *_try_encoding(frame, choices)[1]])) from error
-    if guess.family is None:
-        if problems := _try_encoding(frame, choices)[1]:
-            raise ValueError("; ".join([_question(guess), *problems]))
-        return ask(guess), []
-    return guess.family, [f"Family {guess.family}, because {guess.reason}."]
+    problems: list[str] = []
+    guess = try_collecting(problems, lambda: _stated_or_guessed(frame[choices.target], choices), None)
+    if guess is not None and guess.family is not None:
+        return guess.family, [f"Family {guess.family}, because {guess.reason}."] if guess.reason else []
+    question = [] if guess is None else [_question(guess)]
+    try_collecting(problems, lambda: _learnt_encoding(frame, choices), None)
+    if guess is None or problems:
+        refuse_all([*question, *problems])
+    assert guess is not None
+    return ask(guess), []
+
+
+def _stated_or_guessed(goal: Any, choices: Choices) -> Guess:
+    if choices.family == "auto":
+        return _guess(goal, choices)
+    if choices.family not in LABELLED:
+        refuse_nearly_numbers(goal, is_target=True)
+    return Guess(choices.family, "")
 
 
 def _guess(goal: Any, choices: Choices) -> Guess:

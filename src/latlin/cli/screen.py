@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,10 +14,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from latlin.datasets.problems import TableProblems
 from latlin.distributed.clusters import ClusterError
 from latlin.numerics.threads import announce_compiling
 
 WIDE = 200
+#: an option as Python and the terminal spell it: drop (--drop x)
+OPTION = re.compile(r"\b[a-z]+(?: '[a-z]+')? \((--[^()]+)\)")
 
 
 def screen() -> Console:
@@ -95,7 +99,7 @@ def one_sentence(debug: bool) -> Iterator[None]:
             raise
         except Exception as error:
             _show_warnings(caught)
-            typer.echo(f"latlin: {plain(sentence(error))}", err=True)
+            typer.echo(f"latlin: {plain_lines(told(error))}", err=True)
             raise typer.Exit(1) from None
     _show_warnings(caught)
 
@@ -104,6 +108,22 @@ def _show_warnings(caught: list[warnings.WarningMessage]) -> None:
     shown = (str(warning.message) for warning in caught if issubclass(warning.category, UserWarning | RuntimeWarning))
     for words in dict.fromkeys(" ".join(text.split()) for text in shown):
         typer.echo(f"note: {plain(words)}", err=True)
+
+
+def told(error: Exception) -> str:
+    """An error as the terminal shows it: options as flags, several problems one per line.
+
+    Examples
+    --------
+    >>> print(told(TableProblems(["leave 'x' out with drop (--drop x)", "'y' has gaps"])))
+    2 things need a decision:
+    - leave 'x' out with --drop x
+    - 'y' has gaps
+    """
+    if not isinstance(error, TableProblems):
+        return OPTION.sub(r"\1", sentence(error))
+    lines = str(error).splitlines() if not any("\n" in words for words in error.sentences) else [sentence(error)]
+    return "\n".join(OPTION.sub(r"\1", line) for line in lines)
 
 
 def sentence(error: Exception) -> str:

@@ -26,6 +26,7 @@ from latlin.datasets.columns import (
     refuse_nearly_numbers,
 )
 from latlin.datasets.dates import DateColumn, learn_dates, looks_dated
+from latlin.datasets.problems import refuse_all, sentences_of, try_collecting
 from latlin.datasets.table import Frame, need_pandas
 from latlin.numerics.stored import storable
 
@@ -262,11 +263,11 @@ def learn_encoding(
     if unknown:
         raise ValueError(f"the table has no column {listed(unknown)}; it has {listed(frame.columns)}")
     names = [name for name in frame.columns if name != target and name not in drop]
-    try:
-        learnt = _learnt(frame, names, kinds, levelling, decimal)
-    except ValueError as error:
-        gaps = refusal_of_gaps(frame[names]) if checked_missing(missing) == "error" else ""
-        raise ValueError("; ".join(filter(None, (str(error), gaps)))) from error
+    problems: list[str] = []
+    learnt = try_collecting(problems, lambda: _learnt(frame, names, kinds, levelling, decimal), {})
+    if problems and checked_missing(missing) == "error":
+        problems.append(refusal_of_gaps(frame[names]))
+    refuse_all(problems)
     columns = tuple(column for column in learnt.values() if column is not None)
     if len(frame) < 2:
         raise ValueError(f"the table must have at least two rows to learn from, got {len(frame)}")
@@ -390,9 +391,8 @@ def _learnt(
             kind = kinds.get(name, "")
             learnt[str(name)] = plain[name] if name in plain else learn_column(frame[name], kind, levelling, decimal)
         except ValueError as error:
-            wrong.append(str(error))
-    if wrong:
-        raise ValueError(wrong[0] if len(wrong) == 1 else f"{len(wrong)} columns need a decision: {'; '.join(wrong)}")
+            wrong.extend(sentences_of(error))
+    refuse_all(wrong)
     return learnt
 
 
@@ -433,8 +433,8 @@ def _refusal(gaps: Mapping[str, int], rows: int) -> str:
     if not gaps:
         return ""
     return (
-        f"there are missing values: {listed_gaps(gaps)} of {rows} rows; say what to do with them: "
-        "missing 'drop', 'mean', 'indicator' or 'model' (--missing)"
+        f"there are missing values: {listed_gaps(gaps)} of {rows} rows; say what to do with them by "
+        "missing (--missing): 'drop', 'mean', 'indicator' or 'model'"
     )
 
 

@@ -7,6 +7,7 @@ import re
 from latlin.datasets.columns import are_many, column_of_numbers, level_counts, looks_written, refuse_nearly_numbers
 from latlin.datasets.dates import looks_dated
 from latlin.datasets.encoding import checked_missing, fill_missing
+from latlin.datasets.problems import refuse_all
 from latlin.datasets.table import Frame
 
 #: functions, and what is in brackets
@@ -36,11 +37,10 @@ def fill_formula(frame: Frame, formula: str, missing: str) -> tuple[Frame, list[
     problems = [*_odd_cells(named, response), *_names(frame, rest)]
     if gaps and missing == "error":
         problems.append(
-            f"the columns of the formula have missing cells: {counts}. Leave these rows out with missing 'drop' "
-            "(--missing drop), or fill the cells with 'mean' or 'model'"
+            f"the columns of the formula have missing cells: {counts}; say what to do with them by "
+            "missing (--missing): 'drop' leaves these rows out, 'mean' and 'model' fill the cells"
         )
-    if problems:
-        raise ValueError("; ".join(problems))
+    refuse_all(problems)
     if missing == "error":
         return frame, []
     known = named.dropna(subset=response)

@@ -27,6 +27,8 @@ from latlin.potentials.families import FAMILIES as DECLARED
 FEW = 10
 #: families whose target is one of a few labels
 LABELLED = ("logistic", "probit", "softmax", "multinomial-probit", "ordinal")
+#: what several texts can be
+OF_TEXTS = ("logistic", "ordinal")
 #: what a target holds → the families that suit it
 KINDS: dict[str, tuple[str, ...]] = {
     "numbers": ("linear", "robust", "sparse"),
@@ -166,7 +168,7 @@ def guess_family(series: Series) -> Guess:
         if distinct > FEW:
             read = f": read them with numbers (--numbers {quote(str(series.name))})" if looks_written(series) else ""
             raise ValueError(f"the target {series.name!r} holds {distinct} different texts; it must hold numbers{read}")
-        return Guess(None, f"{series.name!r} has {distinct} different texts", ("logistic", "ordinal"))
+        return Guess(None, f"{series.name!r} has {distinct} different texts", OF_TEXTS)
     if np.any(numbers != np.round(numbers)):
         return Guess("linear", f"{series.name!r} holds measured numbers")
     if distinct <= FEW:

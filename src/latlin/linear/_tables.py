@@ -164,18 +164,15 @@ def _framed(X: Any) -> Any:
 def _learn_or_refuse(frame: Any, y: Any, dropped: tuple[str, ...], options: Mapping[str, Any]) -> Any:
     """The encoding; or columns that need a decision, missing cells and missing responses, in one message."""
     from latlin.datasets.encoding import learn_encoding, refusal_of_gaps
+    from latlin.datasets.problems import refuse_all, try_collecting
 
-    said, learnt = [], None
-    try:
-        learnt = learn_encoding(frame, None, drop=dropped, **options)
-    except ValueError as error:
-        said.append(str(error))
+    said: list[str] = []
+    learnt = try_collecting(said, lambda: learn_encoding(frame, None, drop=dropped, **options), None)
     used = frame.columns.drop(list(dropped)) if learnt is None else [column.name for column in learnt.columns]
     said.append(refusal_of_gaps(frame[used]))
     if y is not None and y.isna().any():
         said.append(f"y is missing in {int(y.isna().sum())} of {len(y)} rows; missing='drop' leaves them out")
-    if any(said):
-        raise ValueError("; ".join(filter(None, said)))
+    refuse_all(said)
     return learnt
 
 

@@ -324,7 +324,8 @@ def _predicted(facts: Facts) -> list[str]:
             f"predictions are off by {seen.scores['root mean square error']:.3g} (root mean square) and explain "
             f"{max(0.0, 100 * seen.scores['R²']):.0f} % of the variance"
         )
-    return [f"Rows that were held out are predicted {better} than without features: {how}."]
+    gain = "not predicted clearly better" if better == "not clearly better" else f"predicted {better}"
+    return [f"Rows that were held out are {gain} than without features: {how}."]
 
 
 def _verdicts(facts: Facts) -> list[str]:
