@@ -46,7 +46,7 @@ PAIRS = [
 
 
 class Plan(NamedTuple):
-    """Length of the signal, measurements at first and at last, and how many a step."""
+    """Length of the signal, measurements at first and at last, and how many per step."""
 
     dim: int = 512
     first: int = 40

@@ -97,7 +97,7 @@ def _figure(stem: str, found: Found, kept: Shelf, quick: bool) -> Picture:
 
 def _designing(found: Found, name: str) -> list[str]:
     """The labels of the designs of an engine."""
-    return [label for label in found if label == name or (label.startswith(name) and label.endswith("a step"))]
+    return [label for label in found if label == name or (label.startswith(name) and label.endswith("per step"))]
 
 
 def longest(found: Found, name: str) -> str:
@@ -181,7 +181,7 @@ def _step(found: Found) -> list[Claim]:
     """The same designs with few and with many rows per step, where both are there."""
     said = []
     for name in ("G-KL", "LVB"):
-        coarse = f"{name}, {COARSE} a step"
+        coarse = f"{name}, {COARSE} per step"
         if coarse not in found:
             continue
         if name not in found:

@@ -289,7 +289,7 @@ def test_bad_input_is_named():
     for name, value in (("engine", "mcmc"), ("latents", "cauchy"), ("n_components", 0), ("df", 2.0), ("penalty", -1.0)):
         with pytest.raises(ValueError, match=name):
             MixedFactorAnalysis(**{name: value}).fit(X)
-    with pytest.raises(ValueError, match="'ep' with Gaussian ones"):
+    with pytest.raises(ValueError, match="'ep' and 'quadrature' with Gaussian ones"):
         MixedFactorAnalysis(engine="ep", latents="laplace").fit(X)
     with pytest.raises(NotFittedError, match="not fitted yet"):
         MixedFactorAnalysis(2, types=TYPES).transform(X)

@@ -16,7 +16,7 @@ from latlin.linear import (
     BayesianProbitRegression,
     BayesianSoftmaxRegression,
 )
-from latlin.linear.multinomial import RULES
+from latlin.linear._together import RULES
 from latlin.potentials.class_links import CLASS_LINKS
 from latlin.priors import Flat, Gamma
 

@@ -360,7 +360,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         marginal : bool, str or list of str, optional
             Groups to average over, as if every row were of a new one; True for all groups.
         return_std : bool
-            Also return the standard deviations of new responses.
+            Also return the standard deviations of new responses; of a model of a quantile, those of the quantile.
         """
         parts = self._predict_latents(frame, marginal)[0]
         mean, variance = predict.response_moments(parts, self._family, self._blank(frame))

@@ -234,13 +234,8 @@ def compare(
         if formula:
             from latlin.cli.formula import FormulaOptions, compare_formulas
 
-            stated, options = (
-                _stated(given | {"folds": None}, family or "auto"),
-                FormulaOptions(engine or "auto", graph),
-            )
-            return _write_rows(
-                out, compare_formulas(read_shown(quiet, *place), formula, stated, options, screen(), quiet)
-            )
+            stated, ways = _stated(given | {"folds": None}, family or "auto"), FormulaOptions(engine or "auto", graph)
+            return _write_rows(out, compare_formulas(read_shown(quiet, *place), formula, stated, ways, screen(), quiet))
         families, engines = split(family), split(engine)
         levelling, others, kinds = (coding, reference), (exposure, trials, event, quantile), (dates, numbers, decimal)
         choices = _choices(target, [*families, "auto"][0], missing, drop, categorical, levels, levelling, others, kinds)

@@ -15,7 +15,7 @@ from latlin import potentials
 from latlin.distributed.opening import is_blocked
 from latlin.gp.approximation import Approximation
 from latlin.gp.archive import options_to_save
-from latlin.gp.choice import Choice, choose
+from latlin.gp.choice import Approximated, Choice
 from latlin.gp.dense import Dense
 from latlin.gp.draws import ClassDraws
 from latlin.gp.inducing import Inducing
@@ -49,7 +49,7 @@ LINKS: dict[str, Potential] = {
 }
 
 
-class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin, BaseEstimator):
+class GaussianProcessClassifier(Approximated, ClassDraws, Archived, Reported, ClassifierMixin, BaseEstimator):
     """Gaussian process classification with a choice of link and of engine.
 
     Parameters
@@ -64,6 +64,10 @@ class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin,
     approximation : {"auto", "exact", "inducing", "vecchia", "state-space"} or object
         How the process is made small enough for many rows, by its name or an object with its options. "auto" is exact
         up to 2000 rows and beyond takes what suits rows, columns and kernel; `messages_` says which and why.
+    n_inducing : int or "auto", optional
+        Number of inducing inputs of approximation "inducing", which "auto" then takes.
+    n_neighbours : int, optional
+        Number of neighbours of approximation "vecchia", which "auto" then takes.
     multi_class : {"auto", "joint", "one-vs-rest"}
         How more than two classes are fitted. "joint" has one latent function per class, one kernel and the softmax
         (link "logit") or multinomial probit (link "probit") of all functions, with one evidence, a lower bound: exact
@@ -102,6 +106,8 @@ class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin,
         How more than two classes were fitted.
     approximation_ : Approximation
         The one that served; `messages_` say why "auto" took it.
+    inducing_inputs_ : ndarray of shape (M, n_features), or one per class
+        Of approximation "inducing".
     converged_, n_iter_, messages_, traces_
 
     Examples
@@ -130,6 +136,8 @@ class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin,
         link: str | Potential = "logit",
         engine: str | Engine = "auto",
         approximation: str | Approximation = "auto",
+        n_inducing: int | str | None = None,
+        n_neighbours: int | None = None,
         multi_class: str = "auto",
         optimizer: str | Optimizer | None = "l-bfgs-b",
         n_restarts: int = 0,
@@ -144,6 +152,8 @@ class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin,
         self.link = link
         self.engine = engine
         self.approximation = approximation
+        self.n_inducing = n_inducing
+        self.n_neighbours = n_neighbours
         self.multi_class = multi_class
         self.optimizer = optimizer
         self.n_restarts = n_restarts
@@ -181,7 +191,7 @@ class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin,
         engine = resolve_engine(self.engine, template)
         kernel = default_kernel(inputs) if self.kernel is None else given_kernel(self.kernel)
         setting = Setting(kernel, Likelihood.of(template, tuple(template.free)))
-        choice = choose(self.approximation, setting, data.n_rows, inputs.shape[1], data.blocks is not None)
+        choice = self._choose(setting, data.n_rows, inputs.shape[1], data.blocks is not None)
         self.approximation_, together = choice.approximation, self._fits_together(engine, choice, data)
         self.multi_class_ = "joint" if together.approximation is not choice.approximation else "one-vs-rest"
         tasks = self._tasks(data)
@@ -223,7 +233,7 @@ class GaussianProcessClassifier(ClassDraws, Archived, Reported, ClassifierMixin,
         return [_task(data, one) for one in ones]
 
     def _store(self, processes: list[Process | AveragedProcess]) -> None:
-        self.processes_ = processes
+        self.processes_ = self._all_processes = processes
         found = [process.found for process in processes]
         self._softmax = self.multi_class_ == "joint"
         self._of_classes = by_class(processes[0]) if self._softmax else processes

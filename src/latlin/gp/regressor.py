@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from latlin.distributed.opening import is_blocked
 from latlin.gp.approximation import Approximation
 from latlin.gp.archive import options_to_save
-from latlin.gp.choice import choose
+from latlin.gp.choice import Approximated
 from latlin.gp.draws import ProcessDraws, central
 from latlin.gp.latent import Process, default_kernel, given_kernel, resolve_engine
 from latlin.gp.learning import AveragedProcess, Search, check_search, fit_process
@@ -39,7 +39,7 @@ from latlin.potentials.predictive import Predictive, censored_pit, residuals_of
 MOST_ROWS = 5000
 
 
-class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin, BaseEstimator):
+class GaussianProcessRegressor(Approximated, ProcessDraws, Archived, Reported, RegressorMixin, BaseEstimator):
     """Gaussian process regression with a choice of noise and of engine.
 
     Parameters
@@ -57,6 +57,10 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
     approximation : {"auto", "exact", "inducing", "vecchia", "state-space"} or object
         How the process is made small enough for many rows, by its name or an object with its options. "auto" is exact
         up to 2000 rows and beyond takes what suits rows, columns and kernel; `message_` says which and why.
+    n_inducing : int or "auto", optional
+        Number of inducing inputs of approximation "inducing", which "auto" then takes.
+    n_neighbours : int, optional
+        Number of neighbours of approximation "vecchia", which "auto" then takes.
     likelihood_params : dict, optional
         First values of a named likelihood's parameters, such as {"scale": 0.1, "df": 3}, in the units of y. By default
         the scale is 0.3 standard deviations of y and df is 4.
@@ -107,6 +111,8 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
         Name, mean, sd, quantiles, at_bound and prior of each free parameter.
     approximation_ : Approximation
         The one that served; `message_` says why "auto" took it.
+    inducing_inputs_ : ndarray of shape (M, n_features), or one per class
+        Of approximation "inducing".
     converged_, n_iter_, trace_, message_
     dispersion_ : float
         Of Poisson counts and binomial successes: Pearson's statistic per degree of freedom, 1 where they vary as the
@@ -148,6 +154,8 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
         likelihood: str | Potential = "gaussian",
         engine: str | Engine = "auto",
         approximation: str | Approximation = "auto",
+        n_inducing: int | str | None = None,
+        n_neighbours: int | None = None,
         likelihood_params: Mapping[str, Any] | None = None,
         fixed_likelihood: Sequence[str] = (),
         validation_grid: Mapping[str, Sequence[float]] | None = None,
@@ -165,6 +173,8 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
         self.likelihood = likelihood
         self.engine = engine
         self.approximation = approximation
+        self.n_inducing = n_inducing
+        self.n_neighbours = n_neighbours
         self.likelihood_params = likelihood_params
         self.fixed_likelihood = fixed_likelihood
         self.validation_grid = validation_grid
@@ -203,7 +213,7 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
                 likelihood.observe(rows)
         data = data._replace(X=inputs, y=rows)
         setting = self._setting(likelihood, inputs, targets)
-        choice = choose(self.approximation, setting, data.n_rows, inputs.shape[1], data.blocks is not None)
+        choice = self._choose(setting, data.n_rows, inputs.shape[1], data.blocks is not None)
         search = Search(
             choice.approximation,
             resolve_engine(self.engine, likelihood.template),
@@ -260,7 +270,7 @@ class GaussianProcessRegressor(ProcessDraws, Archived, Reported, RegressorMixin,
 
     def _store(self, process: Process | AveragedProcess, table: HyperparameterTable) -> None:
         found, self.hyperparameters_, self.process_ = process.found, table, process
-        self._of_classes = [process]
+        self._of_classes = self._all_processes = [process]
         self.kernel_, self.likelihood_ = found.setting.kernel, found.setting.likelihood.template
         self.posterior_ = process.posterior
         self.log_evidence_, self.evidence_kind_ = self.posterior_.log_evidence, self.posterior_.evidence_kind

@@ -1,4 +1,4 @@
-"""Classifiers: class probabilities with the posterior integrated out, decisions by them, logistic and probit links."""
+"""Classifiers: class probabilities with the posterior integrated out, decisions by them, one class against the rest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, ndtr
+from scipy.special import ndtr
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -218,7 +218,7 @@ def _classes(y: NDArray[Any], weight: Array | None) -> NDArray[Any]:
     return at_least_two(np.unique(y if weight is None else y[weight > 0.0]))
 
 
-# --- Logistic and probit regression; several classes one against the rest.
+# --- Several classes one against the rest, and probit regression.
 
 
 class OneVersusRest(StreamingClasses, Classification):
@@ -249,7 +249,7 @@ class OneVersusRest(StreamingClasses, Classification):
 
     @rowwise
     def decision_function(self, X: Any, offset: Any = None) -> Array:
-        """Log odds of the integrated probabilities: of the second class of two (n,), or of each against the rest."""
+        """Log odds of the integrated probabilities: of the second class of two (n,), or of each against the others."""
         _, latents, dtype = self._latents(X, offset)
         yes, no = self._log_rates(latents)
         odds = (yes - no).astype(dtype)
@@ -258,10 +258,14 @@ class OneVersusRest(StreamingClasses, Classification):
     def predict_quantiles(self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95), offset: Any = None) -> Array:
         """Posterior quantiles of the probability of the second class of two, shape (n, number of quantiles).
 
-        Several classes: of each against the rest, not normalised, shape (n, n_classes, number of quantiles).
+        Several classes: shape (n, n_classes, number of quantiles), of each against the rest, not normalised; of a
+        softmax those of 2,000 draws, the same for every row and every call.
         """
         q = levels("quantiles", quantiles)
         _, latents, dtype = self._latents(X, offset)
+        return self._quantiles(latents, q, dtype)
+
+    def _quantiles(self, latents: list[LinearPredictors], q: Array, dtype: Any) -> Array:
         parts = [self._link(at.quantile(q)).astype(dtype) for at in latents]
         return parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
 
@@ -276,79 +280,18 @@ class OneVersusRest(StreamingClasses, Classification):
         offset, X = column_of(self, X, "offset", offset), self._check_rows(X)
         n_samples, rng = whole("n_samples", n_samples), self._generator(random_state)
         shift, rows = _checks.offsets(offset, X.shape[0], len(self._fits)), self._design.rows(X)
+        return self.classes_[self._draw_places(rows, shift, n_samples, rng)]
+
+    def _draw_places(self, rows: Any, offset: Any, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draws of the class of each row as its place in `classes_`, shape (n, count)."""
         shares = []
         for k, fit in enumerate(self._fits):
-            own = _checks.column(shift, k)
-            x = np.asarray(rows @ fit.posterior.sample(n_samples, rng).T) + (0.0 if own is None else own[:, None])
+            own = _checks.column(offset, k)
+            x = np.asarray(rows @ fit.posterior.sample(count, rng).T) + (0.0 if own is None else own[:, None])
             shares.append(self._link(x))
         table = np.stack([1.0 - shares[0], shares[0]] if len(shares) == 1 else shares)
         below = np.cumsum(table / table.sum(axis=0), axis=0)[:-1]
-        return self.classes_[np.sum(rng.random(below.shape[1:]) > below, axis=0)]
-
-
-class BayesianLogisticRegression(OneVersusRest):
-    """P(y = 1) = σ(xᵀw + b), w_j ~ N(0, (prior_scale/sd_j)²); several classes one against the rest.
-
-    Parameters
-    ----------
-    engine : str or engine object
-        "auto", "laplace", "lvb", "ep", "gkl", "ai-kl", "map", or an object of `latlin.engines`.
-    prior_scale : "auto", float or array of shape (n_features,)
-        Prior standard deviation of a coefficient, for features of standard deviation one when `standardise`. "auto"
-        learns it (see `hyperparameters`).
-    prior_mean : float, "auto" or array of shape (n_features,)
-        Prior mean of a coefficient, in the units of `prior_scale`. "auto" learns one for all of them: what
-        coefficients that are alike have in common.
-    ard : bool
-        Learn one prior scale per feature (automatic relevance determination); needs prior_scale="auto".
-    fit_intercept : bool
-        Include an intercept, with a wide prior of its own.
-    intercept_scale : float, optional
-        Standard deviation of that prior, 10 unless given. The intercept is measured at the mean of the features when
-        they are dense and standardised, else at x = 0.
-    standardise : bool
-        Measure `prior_scale` in standard deviations of the features. Coefficients stay in the user's units.
-    n_jobs : int, optional
-        Classes fitted at the same time. Of rows in blocks the classes are fitted one after the other, whatever this
-        says: there the blocks are worked on side by side.
-    warm_start : bool
-        Start from the last fit.
-    random_state : int, Generator, RandomState or None
-        For draws.
-    verbose : bool
-        Show a progress bar.
-
-    Attributes
-    ----------
-    classes_ : ndarray of shape (n_classes,)
-    coef_, coef_std_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        Posterior means and standard deviations; of the second class of two, or of each class against the rest.
-    intercept_ : ndarray of shape (1,) or (n_classes,)
-        At x = 0.
-    posterior_ : Posterior or list of Posterior
-        Over the coefficients and, last, the intercept at the mean of the features (at 0 if they were not centred).
-    log_evidence_ : float or ndarray of shape (n_classes,)
-        log p(y), or a bound or an approximation: see `evidence_kind_`. One per class.
-    prior_scale_, prior_mean_ : float or ndarray
-    converged_, n_iter_, trace_ : bool, int or ndarray, ndarray or list
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from latlin.linear import BayesianLogisticRegression
-    >>> X = np.array([[-2.0], [-1.0], [-0.5], [0.4], [1.2], [2.5]])
-    >>> model = BayesianLogisticRegression(prior_scale=2.0).fit(X, ["no", "no", "yes", "no", "yes", "yes"])
-    >>> model.predict([[3.0]]).tolist(), model.evidence_kind_
-    (['yes'], 'lower bound')
-    """
-
-    _name = "logistic"
-
-    def _family(self) -> Family:
-        return FAMILIES["logit"]
-
-    def _link(self, x: Array) -> Array:
-        return np.asarray(expit(x))
+        return np.sum(rng.random(below.shape[1:]) > below, axis=0)
 
 
 class BayesianProbitRegression(OneVersusRest):
