@@ -300,6 +300,30 @@ def test_designs_grow_where_they_are_unsure():
     assert 42 < density.calls < 100
 
 
+class Cliff(LogGammas):
+    """The same where it matters; from twelve nat below the top on, the value and slope of an overflow."""
+
+    fell = False
+
+    def __call__(self, values, before, slopes):
+        found = super().__call__(values, before, slopes)
+        if (
+            found.log_evidence
+            > float(np.sum(self.shape * np.log(self.shape) - self.shape - gammaln(self.shape))) - 12.0
+        ):
+            return found
+        self.fell = True
+        return Evaluation(-5e198, dict.fromkeys(self.names, 6e201) if slopes else None, None)
+
+
+def test_points_of_a_design_whose_density_overflows_are_left_out():
+    density = Cliff(4, seed=1, low=0.7)
+    learnt = integrate(density.space, density, method="composite")
+    assert density.fell
+    assert np.all(np.abs(column(learnt, "mean") - density.mean) < 0.05 * density.sd)
+    np.testing.assert_allclose(column(learnt, "sd"), density.sd, rtol=0.05)
+
+
 class BetaPrimes:
     """Independent numbers with the density xᵃ⁻¹(1 + x)⁻ᵃ⁻ᵇ/B(a, b): long tails, as those of scales of few levels."""
 

@@ -5,11 +5,12 @@ from scipy.stats import norm
 
 from latlin import ConvergenceWarning, GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.engines import ExpectationPropagation
-from latlin.inference.ep.engine import iterate_double_loop
+from latlin.inference.ep.double_loop import iterate_double_loop
 from latlin.inference.forms.choice import site_form
 from latlin.inference.forms.sites import SiteParameters
 from latlin.numerics.ascent import Rules
 from latlin.potentials.gaussian import Gaussian
+from latlin.potentials.gaussian_mixture import GaussianMixture
 from latlin.potentials.generalised_normal import GeneralisedNormal
 from latlin.potentials.laplace import Laplace
 from latlin.potentials.logit import Logit
@@ -238,6 +239,48 @@ def test_the_double_loop_ends_where_sweeps_do_not(seed, power):
         _, m_hat, v_hat = tilted(lambda x, c=cauchy: power * c.log_density(x), mean, 1 / precision, y[n])
         assert m_hat == pytest.approx(m, abs=1e-5 * np.sqrt(v))
         assert v_hat == pytest.approx(v, rel=1e-5)
+
+
+#: rows and values between two narrow peaks of every coordinate, on which sweeps stall
+STALLED = (np.array([[-0.18, 1.19], [0.33, -0.01], [1.53, -0.56]]), np.array([0.64, 4.88, 4.11]))
+
+
+def stalled():
+    rows, y = STALLED
+    prior = SiteFactor(None, GaussianMixture([0.5, 0.5], [-1.0, 1.0], [0.05, 0.05]))
+    return LatentLinearModel([GaussianFactor(y, 0.5, H=rows), GaussianFactor(cov=10.0, dim=2), prior])
+
+
+def test_the_double_loop_begins_at_marginals_as_narrow_as_the_tilted_distributions():
+    model = stalled()
+    with pytest.warns(ConvergenceWarning):
+        assert not infer(model, ExpectationPropagation(double_loop=0)).converged
+    post = infer(model, "ep")
+    assert post.converged
+    for m, v, gamma, nu in zip(post.mean, post.variance, post.sites.gamma, post.sites.nu, strict=True):
+        precision = 1 / v - gamma
+        # each peak has a weight and moments of its own under the cavity
+        narrow, centres = 1 / (400.0 + precision), np.array([-1.0, 1.0])
+        means = narrow * (400.0 * centres + m / v - nu)
+        log_weight = 0.5 * means**2 / narrow - 200.0 * centres**2
+        weight = np.exp(log_weight - log_weight.max())
+        weight /= weight.sum()
+        assert weight @ means == pytest.approx(m, abs=1e-6 * np.sqrt(v))
+        assert narrow + weight @ means**2 - (weight @ means) ** 2 == pytest.approx(v, rel=1e-6)
+
+
+def test_the_double_loop_begins_again_where_the_sweeps_ended(monkeypatch):
+    begins = []
+
+    def second_alone(form, first, power, rules):
+        begins.append(first.gamma)
+        return iterate_double_loop(form, first, power, rules) if len(begins) > 1 else None
+
+    monkeypatch.setattr("latlin.inference.ep.engine.iterate_double_loop", second_alone)
+    post = infer(stalled(), "ep")
+    assert post.converged
+    assert len(begins) == 2
+    assert not np.array_equal(*begins)
 
 
 @pytest.mark.parametrize("family", ["logit", "laplace", "step"])

@@ -142,6 +142,29 @@ def test_a_mean_is_moved_to_where_the_bound_is_flat_in_it():
     assert again.place.precision_hat == pytest.approx(moved.place.precision_hat, rel=1e-12)
 
 
+@pytest.mark.parametrize("tall", [False, True])
+def test_rough_steps_raise_the_bound_from_the_mode(monkeypatch, tall):
+    monkeypatch.setattr(sums, "WIDE", BROAD if tall else BROAD + 1)
+    monkeypatch.setattr(sums, "MANY", TALL)
+    form = sum_form(broad())
+    optimum = infer(broad(), SITES).log_evidence
+    first = sums._expand_mode(form, np.zeros(BROAD))
+    plain = form.expand(form.coordinates(infer(broad(), "map").mean))
+    laplace = sums.evaluate(form, plain.u, form.curvature(plain))
+    # every step leaves less than a tenth of the error: one step, and another one where there are many rows
+    share = 1e-2 if tall else 1e-1
+    assert optimum - first.bound < share * (optimum - laplace.bound)
+    assert first.bound <= optimum + 1e-9 * abs(optimum)
+
+
+def test_rough_steps_that_lose_the_bound_are_not_taken():
+    form = sum_form(broad("poisson"))
+    flat, narrow = (np.asfortranarray(share * np.eye(BROAD)) for share in (1e-6, 20.0))
+    assert sums._step_roughly(form, np.zeros(BROAD), flat) is None  # e^{s²/2} overflows
+    assert sums._step_roughly(form, np.zeros(BROAD), -narrow) is None
+    assert sums._step_roughly(form, np.zeros(BROAD), narrow).bound > sums.evaluate(form, np.zeros(BROAD), narrow).bound
+
+
 def test_stand_ins_are_those_of_the_gaussian_that_is_asked_for():
     form, precision = sum_form(broad()), np.asfortranarray(20.0 * np.eye(BROAD))
     place, factor = sums.evaluate(form, np.zeros(BROAD), precision).place, cholesky(precision).factor

@@ -28,5 +28,5 @@ def test_other_codes_are_not(codes):
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_codes_that_are_no_numbers_are_named(bad):
     codes = np.array([1.0, bad, *np.ones(10)])
-    with pytest.raises(ValueError, match=r"event must hold finite numbers, got (nan|inf) in row 1"):
+    with pytest.raises(ValueError, match=r"event must hold finite numbers, got (nan|inf) in 1 row, first in row 1"):
         BayesianSurvivalRegression(prior_scale=1.0).fit(X, TIMES, event=codes)

@@ -310,7 +310,7 @@ def test_trials_beside_the_successes_or_among_them_are_the_same():
         (BayesianCountRegression("student-t"), Y["counts"], {}, "family must be one of auto, poisson"),
         (BayesianCountRegression(engine="map"), Y["counts"], {}, "evidence"),
         (BayesianCountRegression("negative-binomial", dispersion=-1.0), Y["counts"], {}, "dispersion must be positive"),
-        (BayesianCountRegression("poisson"), Y["counts"], {"exposure": np.zeros(N)}, "exposure must be positive"),
+        (BayesianCountRegression("poisson"), Y["counts"], {"exposure": np.zeros(N)}, "exposure must hold positive"),
         (BayesianGammaRegression(), np.zeros(N), {}, "positive"),
         (BayesianBetaRegression(), np.linspace(0.0, 1.0, N), {}, "between"),
         (BayesianSurvivalRegression(), np.zeros(N), {}, "positive"),

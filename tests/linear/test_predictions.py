@@ -289,7 +289,7 @@ def test_exposures_may_have_any_unit():
     near, far = (BayesianPoissonRegression(prior_scale=1.0).fit(X, y, offset=offset + shift) for shift in (0.0, 1e4))
     np.testing.assert_allclose(far.coef_, near.coef_, atol=1e-6)
     assert far.log_evidence_ == pytest.approx(near.log_evidence_, abs=1e-6)
-    with pytest.raises(ValueError, match="sample_weight must be finite and not negative, got -2"):
+    with pytest.raises(ValueError, match="sample_weight must hold finite numbers of at least zero, got -2"):
         BayesianPoissonRegression().fit(X, y, sample_weight=np.full(20, -2.0))
     with pytest.raises(ValueError, match="offset must be finite, got nan"):
         BayesianPoissonRegression().fit(X, y, offset=np.full(20, np.nan))

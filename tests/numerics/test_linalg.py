@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from latlin.numerics.linalg import cholesky, gram, log_det, rough_gram, solve_upper, symmetrise, whitened_squares
+from latlin.numerics.linalg import (
+    cholesky,
+    gram,
+    log_det,
+    rough_gram,
+    rough_whitened_squares,
+    solve_upper,
+    symmetrise,
+    whitened_squares,
+)
 
 rng = np.random.default_rng(0)
 A = (lambda b: b @ b.T + 0.1 * np.eye(6))(rng.standard_normal((6, 6)))
@@ -84,6 +93,18 @@ def test_a_rough_gram_matrix_is_exact_where_seven_digits_are_too_few(scale, sign
 def test_whitened_squares_are_projected_variances():
     variances = np.einsum("ni,ij,nj->n", ROWS, np.linalg.inv(A), ROWS)
     np.testing.assert_allclose(whitened_squares(cholesky(A).factor, ROWS), variances, rtol=1e-10)
+
+
+def test_rough_variances_have_six_digits():
+    factor = cholesky(A).factor
+    exact, rough = whitened_squares(factor, ROWS), rough_whitened_squares(factor, ROWS)
+    np.testing.assert_allclose(rough, exact, rtol=1e-5)
+    assert not np.array_equal(rough, exact)
+
+
+def test_rough_variances_are_exact_where_the_covariance_is_large():
+    factor = 1e-7 * cholesky(A).factor
+    np.testing.assert_array_equal(rough_whitened_squares(factor, ROWS), whitened_squares(factor, ROWS))
 
 
 def test_a_matrix_without_rows_is_its_own_factor():

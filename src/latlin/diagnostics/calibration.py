@@ -333,17 +333,25 @@ def reliability_curve(happened: ArrayLike, probability: ArrayLike, *, bins: int 
     return ReliabilityCurve(total / count, hits / count, low, high, count)
 
 
-def concordance(time: Array, seen: NDArray[np.bool_], predicted: Array, weight: Array | None = None) -> float:
+def concordance(
+    time: Array, event: ArrayLike, predicted: Array, weight: Array | None = None, upper: Array | None = None
+) -> float:
     """Harrell's concordance of predictions that should grow with time.
+
+    Events are coded 1 or True (seen), 0 or False (later), 2 (earlier) and 3 (between time and `upper`). A pair counts
+    where one event was certainly before the other.
 
     >>> concordance(np.array([1.0, 2.0, 3.0]), np.array([True, False, True]), np.array([0.1, 0.3, 0.2]))
     1.0
     """
     weight = np.ones(len(time)) if weight is None else weight
+    code = np.broadcast_to(np.asarray(event, float), time.shape)
+    ends = np.full(time.shape, np.inf) if upper is None else upper
+    low, high = np.where(code == 2.0, 0.0, time), np.select([code == 0.0, code == 3.0], [np.inf, ends], time)
     agreed = total = 0.0
-    for first in np.flatnonzero(seen):
-        # those that outlive this event; of equal times those that were censored
-        later = (time > time[first]) | ((time == time[first]) & ~seen)
+    for first in np.flatnonzero(np.isfinite(high)):
+        # those that outlive this event; of equal times those that were not seen then
+        later = (low > high[first]) | ((low == high[first]) & (code != 1.0))
         shares = weight[first] * weight[later]
         total += float(shares.sum())
         agreed += float(shares @ (0.5 + 0.5 * np.sign(predicted[later] - predicted[first])))

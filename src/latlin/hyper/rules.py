@@ -13,6 +13,7 @@ points are changed until they have these moments. Beyond, importance sampling.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -46,6 +47,9 @@ SURE, UNSURE, MORE, DOUBTFUL = 0.05, 0.3, 20, 0.5
 #: share of a number's variance beyond all points and so many sd for which there is one more point, and rounds of such
 #: points at most; a normal has a thousandth of its variance there
 OUTSIDE, FAR_OUT, ROUNDS = 0.05, 4.0, 2
+#: nat below the optimum from which on a point is left out of an interpolation: it has no weight, and the rest is lost
+#: in the rounding of its density (all times censored: −5e198 where the shape is large)
+LOST = 1e4
 #: an interpolated log density falls at least so fast as z², where a normal has a half
 FALL = 0.15
 
@@ -172,24 +176,27 @@ def composite(objective: Objective, axes: Axes, optimum: Optimum) -> Rule:
     Points along the axes are enough where their gradients leave nothing open. Where the interpolation is unsure, more
     points are added that tell most about the others.
     """
-    design = [(optimum.point, optimum.gradient), *(pair for pair in axes.tried if np.isfinite(pair[0].log_density))]
+    design = [(optimum.point, optimum.gradient), *_within_reach(optimum, axes.tried)]
     others: list[KnownPoint] = []
     state = _summarise_design(objective, _following_tails(axes, design), design, None)
     if not (state.found.sloped and state.typical <= SURE):
-        sphere, others = _sphere(objective, axes)
+        sphere, others = (_within_reach(optimum, pairs) for pairs in _sphere(objective, axes))
         design = [design[0], *sphere]
         axes = _following_tails(axes, [*design, *others])
         state = _summarise_design(objective, axes, [*design, *others], None)
-    limit, rounds = len(design) + len(others) + MORE * len(axes.centre), 0
-    while state.found.sloped and len(design) + len(others) < limit:
+    left, rounds = MORE * len(axes.centre), 0
+    while state.found.sloped and left > 0:
         more = _beyond(objective, [point for point, _ in design], state) if rounds < ROUNDS else []
         rounds += 1
         if not more and state.typical > UNSURE:
             more = [state.looks[k] for k in _choose_informative(state.unsure, len(axes.centre))]
         if not more:
             break
-        tried = [objective.with_slope(one) for one in more]
-        design += [(point, slope) for point, slope in tried if np.isfinite(point.log_density)]
+        left -= len(more)
+        known = _within_reach(optimum, [objective.with_slope(one) for one in more])
+        if not known:
+            break
+        design += known
         state = _summarise_design(objective, state.axes, [*design, *others], state.found)
     message = f"a design of {len(design) + len(others)} points"
     if state.typical > DOUBTFUL:
@@ -197,6 +204,11 @@ def composite(objective: Objective, axes: Axes, optimum: Optimum) -> Rule:
             f" (their log density is known between these points to {state.typical:.1g} nat: their means may be off)"
         )
     return _weighed(objective, [point for point, _ in design], state, message)
+
+
+def _within_reach(optimum: Optimum, pairs: Sequence[KnownPoint]) -> list[KnownPoint]:
+    """Those that are numbers and not so far below the optimum that they hide what the others say."""
+    return [pair for pair in pairs if pair[0].log_density > optimum.point.log_density - LOST]
 
 
 def _summarise_design(
@@ -247,7 +259,7 @@ def _sphere(objective: Objective, axes: Axes) -> tuple[list[KnownPoint], list[Kn
         apart = [float(np.linalg.norm(axes.unscaled(u) - axes.unscaled(point.u))) for point, _ in before]
         close = bool(apart) and min(apart) < CLOSE
         sphere.append(before.pop(int(np.argmin(apart))) if close else objective.with_slope(u))
-    return [pair for pair in sphere if np.isfinite(pair[0].log_density)], before
+    return sphere, before
 
 
 def _draws(objective: Objective, axes: Axes, found: LogDensity) -> tuple[Array, Array]:

@@ -17,6 +17,8 @@ from latlin.distributed.opening import is_dask
 from latlin.linear import _checks
 from latlin.numerics.arrays import Array, convertible, countable, summable, visible
 from latlin.numerics.options import float_array, listed
+from latlin.potentials.checks import naming_rows, refuse
+from latlin.potentials.survival import INTERVAL
 
 
 def weights(value: Any, count: int) -> Array | None:
@@ -28,9 +30,8 @@ def weights(value: Any, count: int) -> Array | None:
         array = np.full(count, float(array))
     if array.shape != (count,):
         raise ValueError(f"sample_weight must have shape ({count},), one number per row, got shape {array.shape}")
-    good = np.isfinite(array) & (array >= 0.0)
-    if not np.all(good):
-        raise ValueError(f"sample_weight must be finite and not negative, got {array[~good][0]:g}")
+    with naming_rows():
+        refuse("sample_weight", array, ~(np.isfinite(array) & (array >= 0.0)), "finite numbers of at least zero")
     if not np.any(array > 0.0):
         raise ValueError("sample_weight is zero everywhere: there is nothing to learn from")
     return countable("sample_weight", array)
@@ -51,30 +52,32 @@ def offsets(value: Any, count: int, width: int = 1) -> Array | None:
     return np.asarray(summable("offset", array))
 
 
-def exposed(offset: Any, exposure: Any) -> Any:
-    """The offsets with the logarithms of the exposures; Dask arrays stay lazy."""
+def exposed(offset: Any, exposure: Any, count: int | None = None) -> Any:
+    """The offsets with the logarithms of the exposures of so many rows; Dask arrays stay lazy."""
     if exposure is None:
         return offset
     if is_dask(exposure):
-        added = np.log(exposure)
-        return added if offset is None else offset + added
+        return np.log(exposure) + (0.0 if offset is None else offset)
     array = np.asarray(exposure, float)
-    good = np.isfinite(array) & (array > 0.0)
-    if not np.all(good):
-        where = f" in {int(np.sum(~good))} rows, first in row {int(np.flatnonzero(~good)[0])}" if array.ndim else ""
-        raise ValueError(f"exposure must be positive and finite, got {array[~good].flat[0]:g}{where}")
+    if array.ndim and count is not None and array.shape != (count,):
+        raise ValueError(f"exposure must have shape ({count},), one number per row, got shape {array.shape}")
+    with naming_rows():
+        refuse("exposure", array, ~(np.isfinite(array) & (array > 0.0)), "positive and finite numbers")
     return np.log(array) if offset is None else np.asarray(offset, float) + np.log(array)
 
 
 def beside(y: Any, **extra: Any) -> Any:
     """The response of one row with other numbers beside it, shape (n, 1 + k); y as it is where there are none."""
-    given = {name: part for name, part in extra.items() if part is not None}
-    if not given:
+    if not (given := {name: part for name, part in extra.items() if part is not None}):
         return y
+    if "upper" in given and "event" not in given:
+        raise ValueError("upper is the end of intervals, which event marks with 3: give event too")
     if is_dask(y):
         import dask.array as da
 
         columns = [da.asarray(getattr(part, "values", part)).astype(float) for part in (y, *given.values())]
+        if "upper" in given:
+            columns[-1] = da.where(columns[1] == INTERVAL, columns[-1], 0.0)
         return da.stack(columns, axis=1).rechunk({1: len(columns)})
     first = np.asarray(convertible("y", visible("y", y)))
     if first.ndim != 1:
@@ -85,9 +88,10 @@ def beside(y: Any, **extra: Any) -> Any:
         array = np.full(len(first), float(array)) if array.ndim == 0 else array
         if array.shape != first.shape:
             raise ValueError(f"{name} must have shape {first.shape}, one number per row, got shape {array.shape}")
-        bad = ~np.isfinite(array)
-        if name != "upper" and np.any(bad):  # which has no number where no interval ends
-            raise ValueError(f"{name} must hold finite numbers, got {array[bad][0]:g} in row {int(np.argmax(bad))}")
+        if name == "upper":  # beside events; where no interval ends it may have no number
+            array = np.where(parts[1] == INTERVAL, array, 0.0)
+        with naming_rows():
+            refuse(name, array, ~np.isfinite(array), "finite numbers")
         parts.append(array)
     return np.column_stack(parts)
 

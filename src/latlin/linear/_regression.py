@@ -212,6 +212,12 @@ class Regression(RegressorMixin, LinearEstimator):
 # --- Exposures beside offsets: families whose size is e^x take the time, area or population that a row stands for.
 
 
+def _row_count(X: Any) -> int | None:
+    """How many rows there are, where that is known."""
+    shape = getattr(X, "shape", None) or np.shape(X if isinstance(X, (list, tuple)) else 0)
+    return int(shape[0]) if shape and isinstance(shape[0], (int, np.integer)) else None
+
+
 class Exposed(Regression):
     """`exposure=` in every method that takes an offset: log exposure is added to the offset."""
 
@@ -254,11 +260,12 @@ class Exposed(Regression):
 
     def _fit_exposed(self, X: Any, y: Any, sample_weight: Any, offset: Any, exposure: Any, checkpoint: Any) -> Self:
         """Learn from numbers."""
-        return self._fit(X, y, sample_weight, exposed(offset, exposure), checkpoint)
+        return self._fit(X, y, sample_weight, exposed(offset, exposure, _row_count(X)), checkpoint)
 
     def _shift(self, X: Any, offset: Any, exposure: Any) -> Any:
         """Offsets and logarithms of exposures of new rows together."""
-        return exposed(column_of(self, X, "offset", offset), column_of(self, X, "exposure", exposure))
+        offset, exposure = column_of(self, X, "offset", offset), column_of(self, X, "exposure", exposure)
+        return exposed(offset, exposure, _row_count(X))
 
     def predict(
         self, X: Any, offset: Any = None, exposure: Any = None, *, return_std: bool = False, return_cov: bool = False

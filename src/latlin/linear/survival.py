@@ -138,14 +138,12 @@ class BayesianSurvivalRegression(ChosenFamily):
             1 or True where the event was seen at y, 0 where it comes later (right-censored), 2 where it came earlier,
             3 where it lies between y and `upper`. All are seen unless given.
         upper : array of shape (n,) or name of a column of X, optional
-            Ends of the intervals of events coded 3.
+            Ends of the intervals of events coded 3; elsewhere it may have no number.
         checkpoint : path, optional
             For rows in blocks: keep the state of the fit in this file, and go on from it if it exists.
         **table
             How columns become numbers: see `BayesianLinearRegression.fit`.
         """
-        if upper is not None and event is None:
-            raise ValueError("upper is the end of intervals, which event marks with 3: give event too")
         read = self._read(X, table, y=y, sample_weight=sample_weight, offset=offset, event=event, upper=upper)
         X, y = read.pop("X"), beside(read.pop("y"), event=read.pop("event"), upper=read.pop("upper"))
         if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] > 1:
@@ -170,8 +168,7 @@ class BayesianSurvivalRegression(ChosenFamily):
     ) -> Array:
         """log density of each time, or log probability where it is censored, in nat, posterior integrated."""
         _, (at,), _ = self._latents(X, offset)
-        y, event = column_of(self, X, "y", y), column_of(self, X, "event", event)
-        observed = np.asarray(beside(y, event=event, upper=upper) if np.ndim(y) == 1 else y, float)
+        observed = self._observed_times(X, y, event, upper)
         if observed.shape[:1] != at.mean.shape:
             raise ValueError(f"y must have {len(at.mean)} rows, got shape {observed.shape}")
         return log_density(self._observed(observed), at)
@@ -182,13 +179,19 @@ class BayesianSurvivalRegression(ChosenFamily):
         described = predictive(self._likelihood(), at)
         return censored_pit(described, np.asarray(y, float), self._generator(random_state))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, event: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, event: Any = None, upper: Any = None) -> float:
         """Harrell's concordance: the share of pairs whose order is known and that are predicted in this order.
 
-        A pair is known where the earlier time is an event; half a point for equal predictions. ½ is chance, 1 perfect.
+        A pair is known where one event was certainly before the other; half a point for equal predictions. ½ is
+        chance, 1 perfect.
         """
-        y, event = column_of(self, X, "y", y), column_of(self, X, "event", event)
-        observed = np.asarray(beside(y, event=event) if np.ndim(y) == 1 else y, float)
-        time, seen = (observed[:, 0], observed[:, 1] == 1.0) if observed.ndim == 2 else (observed, None)
-        weight = np.ones(len(time)) if sample_weight is None else np.asarray(sample_weight, float)
-        return concordance(time, np.ones(len(time), bool) if seen is None else seen, self.predict_latent(X), weight)
+        table = self._observed_times(X, y, event, upper)
+        weight = np.ones(len(table)) if sample_weight is None else np.asarray(sample_weight, float)
+        known = {"event": 1.0, **dict(zip(("time", "event", "upper"), table.T, strict=False))}
+        return concordance(**known, predicted=self.predict_latent(X), weight=weight)
+
+    def _observed_times(self, X: Any, y: Any, event: Any, upper: Any) -> Array:
+        """Times, and events and ends beside them as far as these are given."""
+        y, event, upper = (column_of(self, X, *given) for given in (("y", y), ("event", event), ("upper", upper)))
+        observed = np.asarray(beside(y, event=event, upper=upper) if np.ndim(y) == 1 else y, float)
+        return observed[:, None] if observed.ndim == 1 else observed

@@ -246,6 +246,23 @@ def whitened_squares(c: Array, rows: Array, *, block: int = PIECE) -> Array:
     return squares
 
 
+def rough_whitened_squares(c: Array, rows: Array, *, block: int = PIECE) -> Array:
+    """As `whitened_squares`, by products in single precision: to seven digits of the largest term of each."""
+    inverse, fault = lapack.dtrtri(c, lower=0)
+    if fault or np.abs(inverse).max(initial=0.0) > SINGLE:
+        return whitened_squares(c, rows, block=block)
+    squares, upper = np.empty(len(rows)), inverse.astype(np.float32, order="F")
+    buffer = np.empty((min(block, len(rows)), rows.shape[1]), dtype=np.float32)
+    with np.errstate(over="ignore"):
+        for start in range(0, len(rows), block):
+            part = buffer[: min(block, len(rows) - start)]
+            np.copyto(part, rows[start : start + block], casting="same_kind")
+            # (RU)ᵀ = UᵀRᵀ, and Rᵀ is what Fortran sees
+            blas.strmm(1.0, upper, part.T, lower=0, trans_a=1, overwrite_b=1)
+            squares[start : start + block] = np.einsum("nd,nd->n", part, part)
+    return squares
+
+
 # --- The Gaussian N(c, FFᵀ + Ψ) with K factors and a diagonal Ψ, without ever forming a d×d matrix.
 #
 # Loadings are stored as Fᵀ, one factor per row (K×d), so that long vectors are contiguous. Every sum over the d

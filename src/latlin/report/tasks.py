@@ -153,9 +153,9 @@ def _scores_of_numbers(y: Array, mean: Array) -> tuple[dict[str, float], list[Ch
 
 def _scores_of_times(y: Array, order: Array) -> tuple[dict[str, float], list[Check]]:
     """How far a time is off is not known where it is censored; whether rows come in the predicted order is."""
-    some = slice(0, MOST_TIMES)
+    known = dict(zip(("time", "event", "upper"), y[:MOST_TIMES].T, strict=False))
     try:
-        return {"concordance": concordance(y[some, 0], y[some, 1] == 1.0, order[some])}, []
+        return {"concordance": concordance(**known, predicted=order[:MOST_TIMES])}, []
     except ValueError:  # no pair whose order is known
         return {}, []
 

@@ -23,7 +23,7 @@ from latlin.inference.arguments import dense_operator
 from latlin.inference.forms.sites import Sites, join_parts
 from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.numerics.arrays import Array, room
-from latlin.numerics.linalg import gram, rough_gram, whitened_squares
+from latlin.numerics.linalg import gram, rough_gram, rough_whitened_squares, whitened_squares
 from latlin.numerics.weighted_gram import WeightedGram
 
 Index = NDArray[np.int64]
@@ -84,6 +84,9 @@ class DenseProjections:
     def variances(self, factor: Array) -> Array:
         return whitened_squares(factor, self.rows)
 
+    def rough_variances(self, factor: Array) -> Array:
+        return rough_whitened_squares(factor, self.rows)
+
     def block(self, span: slice) -> Array:
         return self.rows[span]
 
@@ -119,6 +122,9 @@ class ScaledProjections:
     def variances(self, factor: Array) -> Array:
         # (h∘scale)ᵀ(CᵀC)⁻¹(h∘scale) = ‖(C diag(scale)⁻¹)⁻ᵀh‖²
         return whitened_squares(np.asfortranarray(factor / self.scale), self.rows)
+
+    def rough_variances(self, factor: Array) -> Array:
+        return rough_whitened_squares(np.asfortranarray(factor / self.scale), self.rows)
 
     def block(self, span: slice) -> Array:
         return self.rows[span] * self.scale

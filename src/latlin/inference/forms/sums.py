@@ -169,12 +169,20 @@ class SumForm:
 
     def rough_precision(self, gammas: list[Array]) -> Array:
         """Upper triangle of Λ̃ + H̃ᵀΓH̃ for the rows in memory, to the digits that a safeguarded step needs."""
-        rough = self.own.quadratic is None and self.rank >= WIDE
-        kinds = [
-            getattr(part.projections, "rough_gram" if rough else "gram", part.projections.gram) for part in self.here
-        ]
-        grams = [kind(gamma) for kind, gamma in zip(kinds, gammas, strict=True)]
+        grams = [self._roughly(part, "gram")(gamma) for part, gamma in zip(self.here, gammas, strict=True)]
         return self._with_quadratic(sum(grams[1:], grams[0]))
+
+    def rough_expectation(self, u: Array, precision: Cholesky) -> MeanPoint | None:
+        """A better mean than u under P for the rows in memory, to such digits; None where the value is infinite."""
+        variances = [self._roughly(part, "variances")(precision.factor) for part in self.here]
+        point = self._mean_point(u, variances)
+        return None if point is None else self._better_mean(point, variances, precision)
+
+    def _roughly(self, part: HeldSites, product: str) -> Callable[[Array], Array]:
+        """A product with rows by its name; in single precision where it is offered and quicker."""
+        exact = getattr(part.projections, product)
+        rough = self.own.quadratic is None and self.rank >= WIDE
+        return getattr(part.projections, f"rough_{product}", exact) if rough else exact
 
     def _variances(self, factor: Array) -> list[Array]:
         return [part.projections.variances(factor) for part in self.here]
