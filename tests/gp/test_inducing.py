@@ -462,6 +462,40 @@ def test_parameters_are_learnt_from_a_sample_and_the_posterior_from_all_rows(mon
     assert fewer.log_evidence_ == pytest.approx(whole.log_evidence_, abs=5.0)
 
 
+def test_the_best_fit_of_a_sample_is_not_made_again(monkeypatch):
+    """Of a sample each parameter is fitted once; then come all points on it, where there are more, and all rows."""
+    plain, fitted = inducing.fit_inducing, []
+
+    def noted(basis, blocks, *rest):
+        fitted.append((blocks.whole.n_rows, len(basis.Z)))
+        return plain(basis, blocks, *rest)
+
+    monkeypatch.setattr(inducing, "fit_inducing", noted)
+    monkeypatch.setattr(inducing, "LADDER", ((300, 10),))
+    monkeypatch.setattr(inducing, "LEARNING_POINTS", 10)
+    X = np.random.default_rng(0).uniform(-2, 2, (1500, 2))
+    options = {"kernel": ConstantKernel(1.0) * RBF([1.0, 1.0]), "random_state": 0, "hyperparameters": "maximise"}
+    model = GaussianProcessClassifier(approximation=Inducing(15, learning_rows=700), **options)
+    model.fit(X, observed("logit", X))
+    assert sum(points == 10 for _, points in fitted) == len(model.traces_[0])
+    assert fitted[-2:] == [(700, 15), (1500, 15)]
+
+
+def test_rows_that_are_least_explained_are_the_same_by_one_call_of_the_kernel_and_by_many(monkeypatch):
+    X = np.random.default_rng(0).standard_normal((300, 3))
+    kernel = ConstantKernel(2.0) * RBF([0.7, 1.0, 2.0])
+    at_once = inducing.conditional_variance_order(kernel, X, 40)
+    # the conditional variances by brute force
+    left, chosen = kernel.diag(X), []
+    for _ in range(40):
+        chosen.append(int(np.argmax(left)))
+        K = kernel(X[chosen])
+        left = kernel.diag(X) - np.einsum("mn,mn->n", kernel(X[chosen], X), np.linalg.solve(K, kernel(X[chosen], X)))
+    np.testing.assert_array_equal(at_once, chosen)
+    monkeypatch.setattr(inducing, "PAIRS", 0)
+    np.testing.assert_array_equal(inducing.conditional_variance_order(kernel, X, 40), chosen)
+
+
 def test_an_interrupted_search_goes_on(tmp_path, monkeypatch):
     X = np.random.default_rng(0).uniform(-2, 2, (6000, 2))
     y = observed("gaussian", X)

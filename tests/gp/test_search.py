@@ -1,17 +1,18 @@
 """Evidence maximisation: it rises, stays in bounds, and bounds keep their order."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from joblib import parallel_config
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 import latlin
 from gp_problems import KERNEL, inputs, targets
 from latlin import potentials
-from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor
+from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor, search
 from latlin.gp.search import Found, go_on, maximise_evidence
 from latlin.gp.setting import Likelihood, Setting
 from latlin.numerics.alerts import ConvergenceWarning
@@ -199,6 +200,22 @@ def test_a_search_goes_on_from_a_known_spread_and_ends_where_little_is_promised(
     # min over x ≤ ½ and z ≥ 1, where y = x²: 3 + ¼ + 1
     assert held.value == pytest.approx(-4.25, abs=1e-6)
     assert not go_on(bent, np.array([-1.0, 2.0, 3.0]), np.eye(3), free, 1e-12, 2).converged
+
+
+def test_a_search_that_came_back_to_its_beginning_goes_on_from_there(monkeypatch):
+    def come_back(loss, start, **_):
+        """A line search that has been far away and found nothing better near its beginning."""
+        value, slope = loss(start)
+        spread = SimpleNamespace(todense=lambda: np.eye(len(start)))
+        return OptimizeResult(x=start, fun=value, jac=slope, success=True, status=0, nit=1, hess_inv=spread)
+
+    monkeypatch.setattr(search, "minimize", come_back)
+    X = inputs()
+    y = np.sin(2.0 * X[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(len(X))
+    model = GaussianProcessRegressor(KERNEL, hyperparameters="maximise", priors=Flat()).fit(X, y)
+    pulls = model.log_marginal_likelihood(model.theta_, eval_gradient=True)[1]
+    assert model.converged_
+    assert np.abs(pulls).max() < 0.05
 
 
 def test_the_spread_of_a_search_is_shared_among_more_rows():

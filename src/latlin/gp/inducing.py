@@ -222,7 +222,14 @@ class InducingFitter:
         """The optimum at fixed parameters; a rough one on a sample, unless the engine has a tolerance of its own."""
         tol = LOOSE if self.used is not self.rows else SETTLED if self.settled else 0.0
         own = isinstance(self.engine, GaussianKL) and self.engine.tol != GaussianKL.tol
+        if tol == LOOSE and not own and start is not None and self._has_fitted(start, setting):
+            return start
         return self._fit(setting, start, 0.0 if own else tol, verbose)
+
+    def _has_fitted(self, latent: InducingFunction, setting: Setting) -> bool:
+        """Whether a latent function is that of these rows and points at these parameters."""
+        same = latent.blocks is self.used and latent.has_points(self.Z)
+        return same and np.array_equal(latent.setting.theta, setting.theta)
 
     def _fit(
         self, setting: Setting, start: InducingFunction | None, tol: float, verbose: bool = False
@@ -378,6 +385,8 @@ Placement = Literal["conditional-variance", "k-means++"]
 EXPLAINED = 1e-7
 #: rows among which the least explained ones are sought: so many per point, and so many at least
 PER_POINT, LEAST = 5, 2000
+#: pairs of such rows up to which their kernel is evaluated at once: 128 MiB
+PAIRS = 2**24
 
 
 def place_inputs(how: Placement, setting: Setting, candidates: Array, count: int, rng: np.random.Generator) -> Array:
@@ -399,16 +408,18 @@ def conditional_variance_order(kernel: Any, candidates: Array, count: int) -> Ar
     A pivoted Cholesky factorisation of the kernel matrix, of which only the chosen columns are formed; it ends early
     where no row has a variance left.
     """
-    left = diagonal(kernel, candidates)
-    floor, columns, chosen = EXPLAINED * float(left.max()), np.empty((count, len(candidates))), []
+    left, size = diagonal(kernel, candidates), len(candidates)
+    floor, columns, chosen = EXPLAINED * float(left.max()), np.empty((count, size)), []
+    # one call for all pairs is quicker than one per chosen row
+    pairs = cross(kernel, candidates, candidates) if size**2 <= PAIRS else None
     for m in range(count):
         n = int(np.argmax(left))
         if left[n] <= floor:
             break
         chosen.append(n)
         # column m of the factor: (k_n − Σ_j<m c_j c_j[n]) / √left_n
-        row = cross(kernel, candidates[n : n + 1], candidates)[0] - columns[:m, n] @ columns[:m]
-        columns[m] = row / np.sqrt(left[n])
+        own = pairs[n] if pairs is not None else cross(kernel, candidates[n : n + 1], candidates)[0]
+        columns[m] = (own - columns[:m, n] @ columns[:m]) / np.sqrt(left[n])
         left = np.maximum(left - columns[m] ** 2, 0.0)
         left[chosen] = 0.0
     return np.array(chosen)

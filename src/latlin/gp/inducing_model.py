@@ -247,7 +247,7 @@ class InducingFunction:
         """Where to start in another basis: from stand-ins of the same rows, or from this posterior's function."""
         share = count_rows(blocks) / count_rows(self.blocks)
         # the same points on more rows: their posterior with so many times the rows is near, and costs no pass
-        known = None if share > 1.0 and self._has_points(basis) else self._stand_ins_of(blocks, model)
+        known = None if share > 1.0 and self.has_points(basis.Z) else self._stand_ins_of(blocks, model)
         if known is None:
             return self._scaled(self._carried(basis), share)
         if isinstance(model, LatentLinearModel):
@@ -263,8 +263,9 @@ class InducingFunction:
             return self._carried(basis)
         return replace(self._replaced(found.solve(linear), found), sites=SiteParameters(*known))
 
-    def _has_points(self, basis: Basis) -> bool:
-        return basis.Z.shape == self.basis.Z.shape and np.array_equal(basis.Z, self.basis.Z)
+    def has_points(self, Z: Array) -> bool:
+        """Whether these are its inducing inputs."""
+        return Z.shape == self.basis.Z.shape and np.array_equal(Z, self.basis.Z)
 
     def _stand_ins_of(self, blocks: Blocks, model: Model) -> Array | None:
         """γ and ν of some rows: those kept, or those that this function has at rows in memory."""
@@ -281,7 +282,7 @@ class InducingFunction:
         return replace(self.posterior, density=Gaussian(mean, structure), sites=None)
 
     def _carried(self, basis: Basis) -> Posterior | None:
-        if self._has_points(basis):
+        if self.has_points(basis.Z):
             return self.posterior
         h = self.basis.rows(basis.Z)
         K = self.setting.amplitude**2 * cross(self.setting.kernel, basis.Z, basis.Z)

@@ -90,6 +90,8 @@ SPREADS = (1e-8, 1.0)
 #: longest step of a parameter in a search that goes on, the share of the gain that its slope promises which a step must
 #: have, by how much one that has it not is shortened, and how often
 LONGEST, ENOUGH, SHORTER, TRIALS = 1.0, 1e-4, 0.3, 8
+#: change of every parameter below which a search is taken for one that has not left its beginning
+HARDLY = 1e-2
 #: largest change of a parameter (mostly logarithms) over which a posterior is taken as a start
 NEAR = 1.0
 #: gains by which the number of evaluations to come is judged
@@ -271,6 +273,10 @@ def _resolve(optimizer: str | Optimizer, max_iter: int) -> Callable[[_Climb, Arr
         found = minimize(climb, start, jac=True, method="L-BFGS-B", bounds=climb.setting.bounds, options=options)
         # a line search that finds nothing better within rounding has arrived too
         arrived = bool(found.success) or found.status == 2
+        if arrived and np.abs(climb.best[1] - start).max(initial=0.0) < HARDLY:
+            # between bounds L-BFGS-B tries the whole slope first, and may come back from there to where it began
+            first = np.eye(len(start)) / max(float(np.linalg.norm(found.jac)), 1.0)
+            return go_on(climb, climb.best[1], first, climb.setting.bounds, accuracy, max_iter)
         spread = found.hess_inv.todense()
         return _Outcome(-float(found.fun), arrived, int(found.nit), _ending(found.status, max_iter), spread)
 
