@@ -402,6 +402,7 @@ Q = np.array([[2.0, -1.0], [-1.0, 2.0]])
         (lambda: GaussianFactor(cov=1.0, rank=1), "are for a precision"),
         (lambda: GaussianFactor(precision=Q, H=slice(0, 2)), "needs dim"),
         (lambda: GaussianFactor(precision=Q, H=slice(5, 9), dim=4), "select some coordinates"),
+        (lambda: GaussianFactor(precision=1.0, H=slice(2, 9), dim=4), "slice of the 4 coordinates that dim names"),
         (lambda: Constraint([[1.0, 1.0]], [1.0, 2.0]), "one number per row of A"),
         (lambda: Constraint([[1.0, np.inf]]), "must be finite"),
         (lambda: LatentLinearModel([GaussianFactor(precision=Q)], Constraint([1.0, 1.0])), "list of Constraint"),

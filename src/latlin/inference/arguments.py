@@ -80,6 +80,8 @@ def checked_projection(value: Any, dim: int | None) -> Any:
     kept = np.arange(positive_int(dim, "GaussianFactor dim"))[value]
     if not len(kept):
         raise ValueError(f"GaussianFactor H must select some coordinates, got {value} of {dim}")
+    if any(end is not None and not -dim <= end <= dim for end in (value.start, value.stop)):
+        raise ValueError(f"GaussianFactor H must be a slice of the {dim} coordinates that dim names, got {value}")
     return sparse.csr_array((np.ones(len(kept)), (np.arange(len(kept)), kept)), shape=(len(kept), dim))
 
 

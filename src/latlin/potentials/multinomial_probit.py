@@ -125,8 +125,7 @@ def log_expected_multinomial_probit(mean: Array, sd: Array) -> Array:
     step = STEP * wide.min(axis=1, initial=np.inf)
     far = high - low > MANY * step
     out = np.empty_like(mean)
-    for n in np.flatnonzero(far):
-        out[n] = _log_shares(*_pieces(mean[n], wide[n]), mean[n], wide[n])
+    _fill_far(out, np.flatnonzero(far), mean, wide)
     near = np.flatnonzero(~far)
     count = int(np.ceil(np.max((high - low)[near] / step[near], initial=0.0))) + 1
     rows = max(1, NUMBERS // (mean.shape[1] * count))
@@ -148,11 +147,21 @@ def _log_shares(t: Array, log_weight: Array, mean: Array, wide: Array) -> Array:
     return log_sum(np.where(np.isnan(terms), -np.inf, terms), axis=-1)
 
 
+def _fill_far(out: Array, far: NDArray[np.intp], mean: Array, wide: Array) -> None:
+    """Rows of Gaussians that differ much."""
+    spots = mean.shape[1] * (2 * int(np.ceil(REACH)) + 1)
+    rows = max(1, NUMBERS // (mean.shape[1] * PIECE * spots))
+    for first in range(0, len(far), rows):
+        part = far[first : first + rows]
+        out[part] = _log_shares(*_pieces(mean[part], wide[part]), mean[part], wide[part])
+
+
 def _pieces(mean: Array, wide: Array) -> tuple[Array, Array]:
-    """Heights and logarithms of their weights for one row of Gaussians that differ much, between places of each."""
-    spots = np.sort(np.concatenate([mean + wide * z for z in np.arange(-np.ceil(REACH), np.ceil(REACH) + 1.0)]))
+    """Heights and logarithms of their weights, (rows, heights), between places of each Gaussian of a row."""
+    places = np.arange(-np.ceil(REACH), np.ceil(REACH) + 1.0)
+    spots = np.sort((mean[..., None] + wide[..., None] * places).reshape(len(mean), -1), axis=1)
     x, w = np.polynomial.legendre.leggauss(PIECE)
-    half = 0.5 * np.diff(spots)
-    t = (spots[:-1, None] + half[:, None] * (1.0 + x)).ravel()
+    half = 0.5 * np.diff(spots, axis=1)
+    t = (spots[:, :-1, None] + half[..., None] * (1.0 + x)).reshape(len(mean), -1)
     with np.errstate(divide="ignore"):
-        return t, np.log((half[:, None] * w).ravel())
+        return t, np.log((half[..., None] * w).reshape(len(mean), -1))
