@@ -31,6 +31,10 @@ def test_ends_are_needed_only_where_intervals_end(nothing: float) -> None:
     np.testing.assert_allclose(named.coef_, model.coef_, rtol=1e-10)
     density = model.log_predictive_density(X, SEEN, event=CODE, upper=ends)
     np.testing.assert_allclose(named.log_predictive_density(frame, "time"), density, rtol=1e-8)
+    beside = np.column_stack([SEEN, CODE, ends])
+    residuals = model.quantile_residuals(X, SEEN, event=CODE, upper=ends, random_state=0)
+    np.testing.assert_array_equal(residuals, model.quantile_residuals(X, beside, random_state=0))
+    np.testing.assert_allclose(named.quantile_residuals(frame, "time", random_state=0), residuals, rtol=1e-8)
     assert named.score(frame, "time") == pytest.approx(model.score(X, SEEN, event=CODE, upper=ends))
 
 
@@ -44,9 +48,10 @@ def test_an_interval_without_an_end_is_named() -> None:
         model.score(X, SEEN, upper=ends)
 
 
-def test_no_count_above_zero_is_no_mixture_of_zeros() -> None:
-    with pytest.raises(ValueError, match="y holds no count above zero, and zero-inflated families need some"):
-        BayesianCountRegression("zero-inflated-negative-binomial").fit(X, np.zeros(60))
+@pytest.mark.parametrize("family", ["zero-inflated-negative-binomial", "hurdle-poisson"])
+def test_zeros_alone_tell_no_other_counts(family: str) -> None:
+    with pytest.raises(ValueError, match="y holds no count above zero, and families with zeros of their own need some"):
+        BayesianCountRegression(family).fit(X, np.zeros(60))
 
 
 @pytest.mark.parametrize(

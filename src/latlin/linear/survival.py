@@ -174,6 +174,19 @@ class BayesianSurvivalRegression(ChosenFamily):
             raise ValueError(f"y must have {len(at.mean)} rows, got shape {observed.shape}")
         return log_density(self._observed(observed), at)
 
+    def quantile_residuals(
+        self,
+        X: Any,
+        y: Any,
+        offset: Any = None,
+        random_state: RandomState = None,
+        *,
+        event: Any = None,
+        upper: Any = None,
+    ) -> Array:
+        """Randomised quantile residuals (Dunn and Smyth, 1996), drawn where the event may be if that is not known."""
+        return super().quantile_residuals(X, self._observed_times(X, y, event, upper), offset, random_state)
+
     def _pit(self, X: Any, y: Any, offset: Any, random_state: RandomState) -> Array:
         """Those of censored times are drawn where the event may be."""
         _, (at,), _ = self._latents(X, offset)

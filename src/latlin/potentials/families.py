@@ -134,10 +134,10 @@ class Family:
 
     def first(self, targets: Described, share: float = 0.5) -> dict[str, Any]:
         """Parameters to start a search from; of a noise its share of the spread of y."""
-        if isinstance(self.template, ZeroInflated) and targets.mean() == 0.0:
+        if isinstance(self.template, ZeroInflated | Hurdle) and targets.mean() == 0.0:
             raise ValueError(
-                "y holds no count above zero, and zero-inflated families need some to tell their two kinds of zeros "
-                "apart; try family='poisson'"
+                "y holds no count above zero, and families with zeros of their own need some to learn the others from; "
+                "try family='poisson'"
             )
         values = {name: np.asarray(self.template.value_of(name), dtype=float) for name in self.parameters}
         found: dict[str, Any] = {name: float(v) if v.ndim == 0 else v for name, v in values.items()}
