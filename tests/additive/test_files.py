@@ -5,6 +5,8 @@ import pytest
 
 import latlin
 from latlin.additive import AdditiveModel, Besag, Fixed, Group
+from latlin.additive.coding import _keep, _made_again, wilkinson
+from latlin.additive.frame import column
 from latlin.priors import HalfNormal
 
 RING = {k: [(k - 1) % 6, (k + 1) % 6] for k in range(6)}
@@ -72,3 +74,16 @@ def test_what_formulaic_learnt_is_kept(tmp_path):
     pytest.importorskip("formulaic")
     model = AdditiveModel("y ~ center(x) * C(t) + scale(x) + g", hyperparameters="fixed").fit(table())
     same(model, tmp_path / "model.npz", table(seed=2))
+
+
+def test_names_of_a_forged_file_are_texts_and_those_of_its_formula():
+    frame = table()
+    with pytest.raises(ValueError, match="a column is named by a text, got nan"):
+        column(frame, float("nan"))
+    coding = wilkinson("1 + C(g):x", frame)
+    keep, make = _keep(coding), _made_again
+    assert make(**keep).names == coding.names
+    with pytest.raises(ValueError, match=r"'1 \+ C\(g\):x' does not read the columns \['x'\]"):
+        make(**{**keep, "sources": ("x",)})
+    with pytest.raises(ValueError, match=r"the formula part '1 \+ C\(g\):x' cannot be evaluated: the table has no"):
+        coding.columns({"x": frame["x"]})

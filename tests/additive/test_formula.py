@@ -212,7 +212,7 @@ def test_one_message_names_all_missing_and_odd_cells():
         {"y": np.arange(40.0), "x": [str(k) for k in range(40)], "g": ["a", "b"] * 20, "s": np.nan}
     )
     frame.loc[3, "x"], frame.loc[5, "g"] = "?", None
-    with pytest.raises(ValueError, match=r"'\?' in row 4.*C\(x\) in the formula.*missing cells: 1 in 'g'"):
+    with pytest.raises(ValueError, match=r"(?s)'\?' in row 4.*C\(x\) in the formula.*missing cells: 1 in 'g'"):
         AdditiveModel("y ~ x + (1 | g)").fit(frame)
     # a column whose name is that of a function is not named by it
     AdditiveModel("y ~ s(t)", hyperparameters="fixed").fit(frame.assign(t=np.arange(40.0)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ from latlin.additive.places import indicator, row_products, side_by_side
 from latlin.numerics.arrays import visible
 from latlin.numerics.stored import storable, storable_as
 
+#: missing cells are refused
+COMPLETE = {"na_action": "raise"}
 #: marks by which formulaic shows a place in colours
 COLOURS = re.compile("\\x1b\\[[0-9;]*m|[⧛⧚]")
 
@@ -139,7 +141,7 @@ class Wilkinson(TableCoding):
         return self.found
 
     def columns(self, frame: Any) -> sparse.csr_array:
-        made = self.spec.get_model_matrix(_table(frame, self.sources), na_action="raise")
+        made = _evaluated(self.formula, lambda: self.spec.get_model_matrix(_table(frame, self.sources), **COMPLETE))
         if made.shape[1] != len(self.found):
             raise ValueError(f"{self.formula!r} has {len(self.found)} columns in training, but {made.shape[1]} here")
         return sparse.csr_array(made)
@@ -158,6 +160,8 @@ def _keep(coding: Wilkinson) -> dict[str, Any]:
 
 def _made_again(formula: str, sources: tuple[str, ...], levels: Any, learnt: Any) -> Wilkinson:
     """A coding like the one that was kept, from a table of its labels and of harmless numbers."""
+    if tuple(sources) != check_pieces(formula):
+        raise ValueError(f"the formula part {formula!r} does not read the columns {list(sources)}")
     size = max([2, *(len(labels) for labels in levels.values())])
     table = {name: np.linspace(0.25, 0.75, size) for name in check_pieces(formula)}
     for factor, labels in levels.items():
@@ -207,14 +211,21 @@ def wilkinson(formula: str, frame: Any) -> Wilkinson:
         raise ImportError(
             f"the formula part {formula!r} needs the package formulaic: pip install 'latlin[formula]'"
         ) from error
-    try:
-        made = Formula(formula).get_model_matrix(_table(frame, sources), output="sparse", na_action="raise")
-    except Exception as error:
-        words = " ".join(COLOURS.sub("", str(error)).split())
-        raise ValueError(f"the formula part {formula!r} cannot be evaluated: {words}") from error
+    made = _evaluated(
+        formula, lambda: Formula(formula).get_model_matrix(_table(frame, sources), output="sparse", **COMPLETE)
+    )
     if not hasattr(made, "shape"):
         raise ValueError(f"the formula part {formula!r} must be one sum of terms: a group is (1 | g)")
     return Wilkinson(formula, sources, tuple(made.model_spec.column_names), made.model_spec)
+
+
+def _evaluated(formula: str, evaluate: Callable[[], Any]) -> Any:
+    """The columns of a formula on a table; the errors of formulaic in one sentence."""
+    try:
+        return evaluate()
+    except Exception as error:
+        words = " ".join(COLOURS.sub("", str(error)).split())
+        raise ValueError(f"the formula part {formula!r} cannot be evaluated: {words}") from error
 
 
 def check_pieces(formula: str) -> tuple[str, ...]:

@@ -37,6 +37,8 @@ def column(frame: Any, name: str) -> NDArray[Any]:
         values = frame[name]
     except Exception as error:
         # every kind of frame has its own error for a missing column
+        if not isinstance(name, str):
+            raise ValueError(f"a column is named by a text, got {name!r:.80}") from error
         if (meant := name_of(frame, name)) != name:
             return column(frame, meant)
         if name in names_of_columns(frame):
