@@ -75,7 +75,8 @@ def test_the_commands_of_the_tour_run(tmp_path, monkeypatch):
         assert claim in printed["compare", "diabetes"]
     fitted, shown = (" ".join(words.split()) for words in (printed["fit", "radon"], tour.text))
     for claim in (
-        "Given the other terms, log_radon falls with floor and rises with log_uranium.",
+        "Given the other terms, log_radon falls with floor (by 0.64 per unit, 90 %: 0.53 to 0.75) and rises with "
+        "log_uranium (by 0.79 per unit, 90 %: 0.62 to 0.95).",
         "The 85 levels of county differ (standard deviation 0.15, 90 % interval 0.073 to 0.23).",
         "Model: fits (checked: coverage, hyperparameters, baseline)",
         "floor -0.6383 0.06664 -0.748 -0.5288 0",

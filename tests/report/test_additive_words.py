@@ -44,7 +44,9 @@ def test_clear_effects_groups_and_verdicts_are_said(plain):
 
 def test_a_single_term_has_no_others_beside_it(plain):
     model = AdditiveModel("y ~ x", hyperparameters="maximise").fit(plain[0])
-    assert describe_additive(model, plain[0]).conclusion()[0] == "y rises with x."
+    row = model.effects()["x"]
+    size = f"by {row['mean']:.2g} per unit, 90 %: {row['low']:.2g} to {row['high']:.2g}"
+    assert describe_additive(model, plain[0]).conclusion()[0] == f"y rises with x ({size})."
 
 
 def test_the_joint_probability_is_that_of_the_coefficients(plain):
@@ -116,10 +118,14 @@ def test_true_models_of_small_counts_and_classes_fit(family):
         frame["n"] = rng.poisson(np.exp(-0.5 + frame["eta"]))
     else:
         frame["n"] = np.where(rng.random(N) < 1 / (1 + np.exp(-2 * frame["eta"])), "win", "loss")
-    facts = describe_additive(AdditiveModel("n ~ x + flag + kind + (1 | g)", family).fit(frame), frame)
+    model = AdditiveModel("n ~ x + flag + kind + (1 | g)", family).fit(frame)
+    facts = describe_additive(model, frame)
     assert facts.checks.verdict == "fits", facts.checks
     what = "the expected value of n" if family == "poisson" else "the probability of n = win"
-    assert f"{what} rises with x" in facts.sentences[0]
+    factor = {"poisson": "×", "bernoulli": "odds ×"}[family]
+    row = model.effects()["x"]
+    size = f"{factor} {np.exp(row['mean']):.2g} per unit, 90 %: {np.exp(row['low']):.2g} to {np.exp(row['high']):.2g}"
+    assert f"{what} rises with x ({size})" in facts.sentences[0]
 
 
 def test_the_page_opens_with_the_conclusion_and_keeps_the_evidence_for_the_technical_part(plain, tmp_path):

@@ -301,6 +301,7 @@ def _describe_factors(model: Any, encoding: Any) -> list[str]:
     said = []
     for name, part in ({} if encoding is None else encoding.factors).items():
         joint = model.joint(part["features"])
+        plural = "contrast" if joint.df == 1 else "contrasts"
         shown = f"{joint.probability:.2g}" if np.isfinite(joint.probability) else "unknown"
-        said.append(f"{name}, compared with {part['baseline']}: joint p = {shown} ({joint.df} contrasts)")
+        said.append(f"{name}, compared with {part['baseline']}: joint p = {shown} ({joint.df} {plural})")
     return said

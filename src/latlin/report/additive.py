@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import chi2
 
+from latlin.additive.family import family_of, link_of
 from latlin.diagnostics.model_checks import Check, ModelChecks, check_baseline, check_calibration, check_coverage
 from latlin.numerics.alerts import MisfitWarning
 from latlin.numerics.arrays import Array
@@ -183,10 +184,24 @@ def _effect(model: Any, name: str, lines: list[dict[str, Any]]) -> tuple[str, st
     (row,) = lines
     if row["low"] <= 0.0 <= row["high"]:
         return "", name
-    is_level = LEVEL.match(row["name"])
+    is_level, up = LEVEL.match(row["name"]), row["low"] > 0.0
     if not is_level:
-        return "rises with" if row["low"] > 0.0 else "falls with", name
-    return "is higher for" if row["low"] > 0.0 else "is lower for", f"{name} {is_level['level']}{_against(model, name)}"
+        return "rises with" if up else "falls with", f"{name}{_amount(model, row, ' per unit')}"
+    level = f"{name} {is_level['level']}{_against(model, name)}"
+    return "is higher for" if up else "is lower for", f"{level}{_amount(model, row)}"
+
+
+def _amount(model: Any, row: dict[str, Any], each: str = "") -> str:
+    """A clear effect as a difference, or as a factor of the mean or of the odds, with its 90 % interval."""
+    family = family_of(model.family)
+    if family.link == "identity":
+        mean, low, high = (abs(v) for v in (row["mean"], *sorted((row["low"], row["high"]), key=abs)))
+        return f" (by {mean:.2g}{each}, 90 %: {low:.2g} to {high:.2g})"
+    factors = {"log": "×", "share": "odds ×" if link_of(family.template) == "logit" else ""}
+    if not factors.get(family.link):
+        return ""
+    mean, low, high = np.exp(np.clip([row["mean"], row["low"], row["high"]], -700.0, 700.0))
+    return f" ({factors[family.link]} {mean:.2g}{each}, 90 %: {low:.2g} to {high:.2g})"
 
 
 def _against(model: Any, name: str) -> str:

@@ -77,7 +77,7 @@ def conclusion(size: NDArray[np.intp], shares: Array, apart: Array, names: list[
         said.append(f"Cluster {k + 1} has {100 * count / total:.0f} % of the rows: {_traits(apart[k], names)}.")
     sure = float(np.mean(shares.max(axis=1) >= SURE))
     careful = (
-        "Few rows are between clusters."
+        "Few rows or none are between clusters."
         if sure > SURE
         else "Many rows are between clusters: do not read labels as facts."
     )
