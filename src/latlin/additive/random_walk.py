@@ -61,7 +61,7 @@ class RandomWalk(Term):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.order not in (1, 2):
+        if np.ndim(self.order) or self.order not in (1, 2):
             raise ValueError(f"order of a RandomWalk must be 1 or 2, got {self.order!r}")
 
     @property

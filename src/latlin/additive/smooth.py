@@ -73,7 +73,7 @@ class Smooth(Term):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.smoothness not in list(SMOOTHNESS):
+        if np.ndim(self.smoothness) or self.smoothness not in list(SMOOTHNESS):
             raise ValueError(f"smoothness must be 0.5, 1.5 or 2.5, got {self.smoothness!r}")
 
     @property

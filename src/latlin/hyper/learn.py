@@ -45,6 +45,8 @@ from latlin.numerics.progress import progress
 
 #: most hyperparameters of a lattice, of a composite design, and of importance sampling
 LATTICE, COMPOSITE, SAMPLED = 3, 8, 60
+#: names of the ways to integrate
+METHODS = ("auto", "quick", "lattice", "composite", "importance")
 #: error in nat of a quick integral by a design up to which no lattice is tried
 SURE = 0.1
 #: points with a smaller share of the largest weight, and of the variance of every number, are left out of a mixture
@@ -215,6 +217,7 @@ def integrate(
         Show a bar, one step per fit.
     """
     _check_search(space, evaluate, rough, gradient=gradient, gain=gain, worth=worth)
+    one_of("method", method, METHODS)
     quick = method == "quick" and 1 < len(space) <= LATTICE
     chosen = _method("composite" if quick else "auto" if method == "quick" else method, len(space))
     with progress("integral over hyperparameters", None, verbose) as bar:
@@ -259,7 +262,6 @@ def _optimum(objective: Objective, rough: Evaluate | None, gradient: float, gain
 
 def _method(method: str, count: int) -> str:
     limits = {"lattice": LATTICE, "composite": COMPOSITE, "importance": SAMPLED}
-    one_of("method", method, ("auto", "quick", *limits))
     if method == "auto":
         method = "lattice" if count <= LATTICE else "composite" if count <= COMPOSITE else "importance"
     if count > limits[method]:

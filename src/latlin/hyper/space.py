@@ -59,7 +59,8 @@ class Hyperparameter:
             ends = getattr(self, what)
             if ends is not None and (np.ndim(ends) != 1 or len(float_array(what, ends)) != 2):
                 raise ValueError(f"{what} of {self.name!r} must be two numbers, got {ends!r:.80}")
-        given = self.support or ((0.0, np.inf) if isinstance(self.prior, Flat) else self.prior.support)
+        usual = (0.0, np.inf) if isinstance(self.prior, Flat) else self.prior.support
+        given = usual if self.support is None else tuple(map(float, self.support))
         low, high = max(given[0], self.prior.support[0]), min(given[1], self.prior.support[1])
         if not low < high:
             raise ValueError(f"{self.name!r} lies in {given}, but its prior {self.prior!r} has no mass there")

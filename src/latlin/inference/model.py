@@ -92,7 +92,7 @@ class GaussianFactor(Sealed):
         else:
             self._cov = 1.0 / positive_array(precision, "GaussianFactor precision")
         self.H: Any = None if H is None else checked_projection(H, dim)
-        self.size = self._common_size(dim)
+        self.size = self._common_size(dim, "cov" if precision is None else "precision")
         self.dim = self.size if self.H is None else self.H.shape[1]
         if dim is not None and self.dim != dim:
             raise ValueError(f"GaussianFactor dim is {dim}, but its other arguments have dimension {self.dim}")
@@ -116,12 +116,12 @@ class GaussianFactor(Sealed):
         """Qv of a factor that is given by a precision matrix."""
         return sparse.csr_array(self.precision) @ v
 
-    def _common_size(self, dim: int | None) -> int | None:
+    def _common_size(self, dim: int | None, given: str) -> int | None:
         sizes = {"mean": self.mean.shape}
         if self.precision is not None:
             sizes["precision"] = self.precision.shape
         elif self._cov is not None:
-            sizes["cov"] = self._cov.shape
+            sizes[given] = self._cov.shape
         known = {name: shape[0] for name, shape in sizes.items() if shape}
         if self.H is not None:
             known["H"] = self.H.shape[0]

@@ -44,6 +44,12 @@ def _text(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be a text, got {value!r:.80}")
 
 
+def _term(name: str, value: Any) -> None:
+    _text(name, value)
+    if not value:
+        raise ValueError(f"{name} must name a term of the model, got {value!r}")
+
+
 def _axes(name: str, value: Any) -> None:
     for each in np.ravel(value) if name == "axes" else [value]:
         if not hasattr(each, "plot"):
@@ -80,7 +86,7 @@ ARGUMENTS: dict[str, Callable[[str, Any], Any]] = {
     "coverage": lambda name, value: number(name, value, above=0.0, below=1.0),
     "feature": whole,
     "features": lambda name, value: [whole(name, each) for each in listed(name, value, "two integers")],
-    "group": _text,
+    "group": _term,
     "interval": float_array,
     "kind": _text,
     "log_evidence": float_array,
@@ -90,8 +96,8 @@ ARGUMENTS: dict[str, Callable[[str, Any], Any]] = {
     "places": mapping,
     "points": lambda name, value: whole(name, value, 2),
     "raw": float_array,
-    "shift": number,
-    "term": _text,
+    "shift": lambda name, value: number(name, value, least=-1e6, most=1e6),
+    "term": _term,
     "values": float_array,
     "y": float_array,
 }

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latlin.inference.posterior import Posterior
-from latlin.numerics.options import one_of, table_rows
+from latlin.numerics.options import float_array, one_of, table_rows
 from latlin.plot._axes import BLUE, GREY, PALETTE, VERMILION, Axes, checked, take_axes
 
 
@@ -313,7 +313,11 @@ def field(
     else:
         known = {str(label): place for label, place in places.items()}
         seen = [k for k, name in enumerate(table.names) if ":spatial[" not in name and labels[k] in known]
-        spots = np.array([known[labels[k]] for k in seen])
+        if not seen:
+            raise ValueError(f"places must hold (x, y) of areas such as {labels[0]!r}, got {places!r:.80}")
+        spots = np.array([float_array("places", known[labels[k]]) for k in seen])
+        if spots.shape != (len(seen), 2):
+            raise ValueError(f"places must hold (x, y) of each area, got {places!r:.80}")
         drawn = ax.scatter(spots[:, 0], spots[:, 1], c=values[seen], s=40, cmap="viridis")
         ax.set_aspect("equal")
     ax.figure.colorbar(drawn, ax=ax, label=f"{term}, {column}")

@@ -91,11 +91,13 @@ def hold_out(
 ) -> HeldOut:
     """Predict each row by a model fitted to the other folds; `how` is their number and the seed of the split."""
     X, y = _numbers(X), np.asarray(y)
-    if not y.ndim or not hasattr(X, "shape") or len(y) != X.shape[0]:
+    if not y.ndim or not getattr(X, "shape", ()) or len(y) != X.shape[0]:
         raise ValueError(f"X and y must have as many rows, got {type(X).__name__} and shape {y.shape}")
     if offset is not None and real_array("offset", offset).shape != (len(y),):
         raise ValueError(f"offset must have one number per row, {len(y)}, got shape {np.shape(offset)}")
     generator(how[1])
+    if how[1] is not None and how[1] >= 2**32:
+        raise ValueError(f"random_state must be below 2**32, got {how[1]!r:.80}")
     folds = min(checked_folds(how[0], len(y)), task.most_folds(y))
     density, baseline = np.empty(len(y)), np.empty(len(y))
     answers: dict[str, Array] = {}
