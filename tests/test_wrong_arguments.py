@@ -219,3 +219,36 @@ def test_a_wrong_argument_is_named(name, option):
     for kind, bad in BAD.items():
         said = complaint(name, GOOD[name] | {option: bad})
         assert said is None or option in said, f"{option} is {kind}: {said}"
+
+
+PAIR = np.array([1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: latlin.additive.RandomWalk("t", PAIR), "order of a RandomWalk must be 1 or 2, got array"),
+        (lambda: latlin.additive.Smooth("t", PAIR), "smoothness must be 0.5, 1.5 or 2.5, got array"),
+        (
+            lambda: latlin.integrate_evidence(build, {"scale": 1.0}, method=PAIR),
+            "method must be one of 'auto', 'quick'",
+        ),
+        (lambda: Hyperparameter("scale", 0.5, support=PAIR), "'scale' must start between 1 and 2, got 0.5"),
+        (lambda: GaussianFactor(precision=PAIR, dim=3), "differ in length: {'precision': 2, 'dim': 3}"),
+        (lambda: latlin.plot.field(ADDITIVE, ""), "term must name a term of the model, got ''"),
+        (
+            lambda: latlin.plot.field(ADDITIVE, "g", {"a": 1.0, "b": 2.0, "c": 3.0}),
+            r"places must hold \(x, y\) of each",
+        ),
+        (lambda: latlin.plot.field(ADDITIVE, "g", {"z": PAIR}), r"places must hold \(x, y\) of areas such as 'a'"),
+        (lambda: latlin.plot.forest(ADDITIVE, shift=10**30), "shift must be a number of at least -1e.06"),
+        (lambda: latlin.report.assess(LEARNT, np.datetime64("2026-01-01"), Y), "X and y must have as many rows"),
+        (
+            lambda: latlin.report.assess(LEARNT, X, Y, folds=2, random_state=2**40),
+            r"random_state must be below 2\*\*32",
+        ),
+    ],
+)
+def test_arrays_and_extremes_in_place_of_one_option_are_named(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
