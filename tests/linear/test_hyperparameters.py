@@ -216,5 +216,5 @@ def test_offsets_that_leave_no_digit_to_the_evidence_are_named():
     rng = np.random.default_rng(0)
     X, y, offset = rng.standard_normal((30, 2)), rng.random(30) < 0.5, np.zeros(30)
     offset[3] = 2.0**63
-    with pytest.raises(ValueError, match=r"the log evidence is -.*look for responses, offsets or weights"):
+    with pytest.raises(ValueError, match=r"the log evidence is -.*look for responses, offsets, weights, a prior_mean"):
         BayesianProbitRegression().fit(X, y, offset=offset)
