@@ -296,7 +296,7 @@ def _changed(array, value, place=(17, 2)):
         ((X, Y["word"][:50]), "one entry for each of the 80 rows of X, got 50"),
         ((X, np.stack([Y["class"]] * 2, axis=1)), "y should be a 1d array"),
         ((X, Y["word"], np.zeros(N)), "zero everywhere"),
-        ((X, Y["word"], -WEIGHT), "not negative"),
+        ((X, Y["word"], -WEIGHT), "of at least zero"),
         ((X, Y["word"], None, np.full(N, np.inf)), "offset must be finite"),
         ((X, np.array(["a", None] * (N // 2), dtype=object)), "y has labels that cannot be put in order"),
         ((X, Y["class"], None, np.zeros((N, 2))), "offset must have one column or 3, got 2"),

@@ -241,7 +241,7 @@ def test_bad_options_get_a_sentence(model, response, message):
 def test_bad_data_get_a_sentence():
     with pytest.raises(ValueError, match="sample_weight is zero everywhere"):
         BayesianLinearRegression().fit(X, Y["numbers"], sample_weight=np.zeros(len(X)))
-    with pytest.raises(ValueError, match="not negative"):
+    with pytest.raises(ValueError, match="of at least zero"):
         BayesianLinearRegression().fit(X, Y["numbers"], sample_weight=-np.ones(len(X)))
     with pytest.raises(ValueError, match="offset must be finite"):
         BayesianLinearRegression().fit(X, Y["numbers"], offset=np.full(len(X), np.nan))

@@ -80,6 +80,9 @@ class JointInducingFitter(InducingFitter):
         assert isinstance(self.rows, LocalBlocks)  # `why_not_held` refuses others
         return np.asarray(self.rows.whole.y)
 
+    def _has_fitted(self, latent: Any, setting: Setting) -> bool:
+        return super()._has_fitted(latent.classes[0], setting)
+
     def _fit(self, setting: Setting, start: Any, tol: float, verbose: bool = False) -> Any:
         engine: Any = self.engine
         rules = Rules(max(tol, engine.tol), max_iter=engine.max_iter, monotone=True, remedy="raise max_iter")

@@ -46,6 +46,8 @@ class Journal:
     fingerprint: str
     every: float = 10.0
     written: float = -np.inf
+    #: the search went on from a file
+    went_on: bool = False
 
     def __post_init__(self) -> None:
         file_path("checkpoint", self.path)
@@ -69,6 +71,7 @@ class Journal:
             if header["fingerprint"] != self.fingerprint:
                 raise ValueError("it belongs to another model or to other rows")
             kept = Decoder(arrays).decode(header["fitter"])
+            self.went_on = True
             return setting.at(arrays["theta"]), fitter if kept is None else _resumed(fitter, kept)
 
 
@@ -273,7 +276,8 @@ def _resolve(optimizer: str | Optimizer, max_iter: int) -> Callable[[_Climb, Arr
         found = minimize(climb, start, jac=True, method="L-BFGS-B", bounds=climb.setting.bounds, options=options)
         # a line search that finds nothing better within rounding has arrived too
         arrived = bool(found.success) or found.status == 2
-        if arrived and np.abs(climb.best[1] - start).max(initial=0.0) < HARDLY:
+        begun_here = climb.journal is None or not climb.journal.went_on
+        if arrived and begun_here and np.abs(climb.best[1] - start).max(initial=0.0) < HARDLY:
             # between bounds L-BFGS-B tries the whole slope first, and may come back from there to where it began
             first = np.eye(len(start)) / max(float(np.linalg.norm(found.jac)), 1.0)
             return go_on(climb, climb.best[1], first, climb.setting.bounds, accuracy, max_iter)

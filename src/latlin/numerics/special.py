@@ -170,7 +170,7 @@ def log_sigmoid(x: ArrayLike) -> Array:
 def map_counts(f: Callable[[Array], Array], y: Array) -> Array:
     """f at counts y, evaluated once for each number up to the largest one where these are fewer than the counts.
 
-    >>> by_count(np.sqrt, np.array([4.0, 1.0, 4.0, 0.0, 1.0, 1.0])).tolist()
+    >>> map_counts(np.sqrt, np.array([4.0, 1.0, 4.0, 0.0, 1.0, 1.0])).tolist()
     [2.0, 1.0, 2.0, 0.0, 1.0, 1.0]
     """
     if y.ndim and (most := y.max(initial=0.0)) < y.size:
