@@ -7,6 +7,8 @@ import latlin
 from latlin.additive import AdditiveModel, Besag, Fixed, Group
 from latlin.additive.coding import _keep, _made_again, wilkinson
 from latlin.additive.frame import column
+from latlin.additive.predict import components_of
+from latlin.gp.setting import Setting
 from latlin.priors import HalfNormal
 
 RING = {k: [(k - 1) % 6, (k + 1) % 6] for k in range(6)}
@@ -87,3 +89,18 @@ def test_names_of_a_forged_file_are_texts_and_those_of_its_formula():
         make(**{**keep, "sources": ("x",)})
     with pytest.raises(ValueError, match=r"the formula part '1 \+ C\(g\):x' cannot be evaluated: the table has no"):
         coding.columns({"x": frame["x"]})
+
+
+@pytest.mark.parametrize("values", [[{7: 1.0}], [{"sd(g)": "wide"}], [3.0]])
+def test_hyperparameters_of_a_file_are_numbers_by_their_names(values):
+    with pytest.raises(ValueError, match="values of hyperparameters must be numbers by their names"):
+        components_of(None, values)
+
+
+def test_the_formula_and_the_kernel_of_a_file_are_of_their_kinds():
+    model = AdditiveModel("y ~ x", hyperparameters="fixed").fit(table())
+    model._read_ = 3.0
+    with pytest.raises(ValueError, match="its formula one that was read"):
+        model._after_loading()
+    with pytest.raises(ValueError, match="kernel must be a kernel of scikit-learn, got True"):
+        Setting(True, None).check_stored()

@@ -189,8 +189,8 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
 
     def _after_loading(self) -> None:
         """What follows from the stored attributes."""
-        if not all(isinstance(part, Part) for part in self._parts):
-            raise ValueError("every part of the model must be that of a term")
+        if not all(isinstance(part, Part) for part in self._parts) or not isinstance(self._read_, Formula):
+            raise ValueError("every part of the model must be that of a term, and its formula one that was read")
         posterior = self.posterior_
         self._family = family_of(self.family)
         self._components = predict.components_of(posterior.density, self._values)

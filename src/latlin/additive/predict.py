@@ -115,7 +115,8 @@ class PredictedComponent(NamedTuple):
 
 def components_of(density: Any, values: list[dict[str, float]]) -> list[PredictedComponent]:
     """The components of a density over the hyperparameters, each with its values of these."""
-    if not all(isinstance(each, dict) and all(isinstance(one, Real) for one in each.values()) for each in values):
+    pairs = [pair for each in values for pair in (each.items() if isinstance(each, dict) else [(None, None)])]
+    if not all(isinstance(name, str) and isinstance(number, Real) for name, number in pairs):
         raise ValueError("the values of hyperparameters must be numbers by their names")
     shares, parts = (density.weights, density.components) if isinstance(density, Mixture) else ([1.0], (density,))
     return [

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
+from sklearn.gaussian_process.kernels import Kernel
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
@@ -227,6 +228,10 @@ class Setting:
     likelihood: Likelihood
     mean: float = 0.0
     amplitude: float = 1.0
+
+    def check_stored(self) -> None:
+        if not isinstance(self.kernel, Kernel):
+            raise ValueError(f"kernel must be a kernel of scikit-learn, got {self.kernel!r:.80}")
 
     @property
     def theta(self) -> Array:
