@@ -110,7 +110,7 @@ class Facts:
             return cls(
                 **{name: read(stored[name]) for name, read in READERS.items() if name in stored or name not in LATER}
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ValueError(f"the facts of the fit cannot be read: {error!r}") from error
 
     @property
