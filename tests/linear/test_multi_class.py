@@ -82,3 +82,10 @@ def test_a_stream_is_against_the_rest():
     assert model.log_evidence_.shape == (3,)
     with pytest.raises(ValueError, match="partial_fit is for multi_class='one-vs-rest'"):
         fitted(multi_class="softmax").partial_fit(X, LABELS)
+
+
+@pytest.mark.parametrize(("way", "family"), [("softmax", "softmax"), ("one-vs-rest", "logistic")])
+def test_the_summary_says_what_coefficients_change(way, family):
+    model = fitted(multi_class=way)
+    assert model.family_name() == family
+    assert ("against the rest" in str(model.summary())) == (way == "one-vs-rest")

@@ -125,6 +125,9 @@ class BayesianLogisticRegression(OneVersusRest):
     def _link(self, x: Array) -> Array:
         return np.asarray(expit(x))
 
+    def family_name(self) -> str:
+        return SOFTMAX.name if self._is_joint else self._name
+
     # --- several classes by one softmax
 
     def _choose_way(self, checkpoint: Any = None) -> str:
