@@ -18,7 +18,7 @@ from latlin.inference.engine import Engine
 from latlin.inference.ep.engine import ExpectationPropagation
 from latlin.inference.estimated import can_be_estimated
 from latlin.inference.exact import Exact
-from latlin.inference.forms.prior import needs_sparse
+from latlin.inference.forms.prior import OVERLAP, has_overlap, has_proper_prior, needs_sparse
 from latlin.inference.forms.projections import stacked_sites
 from latlin.inference.forms.sites import Sites
 from latlin.inference.forms.sparse import filling_plan, uses_sparse
@@ -28,7 +28,7 @@ from latlin.inference.local_bound.engine import LocalBound
 from latlin.inference.mean_field import MeanField
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
-from latlin.inference.propriety import OVERLAP, check_propriety, has_overlap
+from latlin.inference.propriety import refuse_improper
 from latlin.numerics.arrays import reuse_memory
 from latlin.numerics.linalg import PIECE
 from latlin.numerics.progress import begun
@@ -213,7 +213,8 @@ def infer(
         raise ValueError(f"start must be a Posterior, got {type(start).__name__}")
     chosen = resolve(engine)
     with begun(chosen.name, verbose), blas_threads_for(_multiplications(model)), reuse_memory():
-        check_propriety(model)
+        if not has_proper_prior(model):
+            refuse_improper(model)
         return _explained(chosen.run(model, start=start, verbose=verbose, checkpoint=checkpoint))
 
 

@@ -17,9 +17,9 @@ from latlin.inference.diagnosis.log_joint import log_joint
 from latlin.inference.forms.projections import stacked_sites
 from latlin.inference.model import in_memory
 from latlin.inference.posterior import Posterior
-from latlin.linear._design import Design
 from latlin.linear._learning import ARGUMENTS, LearntFit
 from latlin.linear._predict import levels
+from latlin.linear._problem import Design
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import number, whole
 from latlin.numerics.rng import RandomState

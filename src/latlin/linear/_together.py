@@ -24,13 +24,12 @@ from latlin.inference.gaussian_kl.class_rows import BlockClasses, Classes
 from latlin.inference.gaussian_kl.classes import ClassesFit, fit_coefficients
 from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
-from latlin.linear import _checks
-from latlin.linear._checks import LabelCoding
-from latlin.linear._design import Design
+from latlin.linear._blocks import BlockRows
 from latlin.linear._fitting import SMALL, settled
 from latlin.linear._learning import Learning, LearntFit, Unknowns, fit_of, fixed_table
 from latlin.linear._predict import LinearPredictors
-from latlin.linear._problem import BlockRows, LinearProblem
+from latlin.linear._problem import Design, LinearProblem
+from latlin.linear._rows import LabelCoding, offset_of
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Rules
 from latlin.potentials.class_links import ClassLink
@@ -173,7 +172,7 @@ def draw_places(
     # one prior scale for the coefficients of all classes
     part = rng.choice(len(weights), count, p=weights) if (weights := fits[0].weights).size else None
     for k, fit in enumerate(fits):
-        own = _checks.column(offset, k)
+        own = offset_of(offset, k)
         if part is not None and isinstance(fit.posterior.density, Mixture):
             w = fit.posterior.density.sample_of(part, rng)
         else:

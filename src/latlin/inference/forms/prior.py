@@ -22,7 +22,7 @@ from latlin.densities.precision import (
     Whitening,
 )
 from latlin.densities.sparse_precision import SparsePrecisionCovariance, condition
-from latlin.inference.model import BY_PRECISION, GaussianFactor, LatentLinearModel
+from latlin.inference.model import BY_PRECISION, GaussianFactor, LatentLinearModel, Model
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.intrinsic import hold_coordinates
 from latlin.numerics.linalg import Cholesky, cholesky
@@ -257,3 +257,35 @@ def expected_log_gaussians(model: LatentLinearModel, density: Gaussian) -> float
     at_mean = prior.constant + float(prior.linear @ deviation - 0.5 * deviation @ (prior.precision @ deviation))
     normaliser = log_integral(model, prior) if model.normalise_prior else 0.0
     return at_mean - 0.5 * trace - normaliser
+
+
+# --- Whether it integrates: every proper factor does, several of them together may not integrate to one.
+
+
+OVERLAP = (
+    "; Gaussian factors overlap (several on w itself, or on projections of w with mean zero or of lower rank), and "
+    "their product is not normalised: log_evidence compares sites under the same factors, but scales of the factors "
+    "cannot be learnt from it unless the model has normalise_prior=True"
+)
+
+
+def is_proper(factor: GaussianFactor) -> bool:
+    return not factor.by_precision or factor.rank == factor.size
+
+
+def has_proper_prior(model: Model) -> bool:
+    """Whether a factor on w itself falls in every direction."""
+    return any(factor.H is None and is_proper(factor) for factor in model.gaussians)
+
+
+def has_overlap(model: LatentLinearModel) -> bool:
+    """Whether several Gaussian factors make a prior that does not integrate to one.
+
+    A factor on a projection Hw may stand for data; with mean zero or an intrinsic precision it is taken for a part of
+    the prior, such as a penalty on differences. A factor of rank r and scale σ has the constant σ⁻ʳ, and the integral
+    of the product as many powers of scales as w has numbers: factors of more ranks than that overlap.
+    """
+    parts = [factor for factor in model.gaussians if factor.H is None or not is_proper(factor) or not factor.mean.any()]
+    ranks = sum(factor.rank or factor.size or model.dim for factor in parts)
+    several = sum(factor.H is None for factor in parts) > 1
+    return (several or ranks > model.dim) and not model.normalise_prior
