@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 from latlin.inference.forms.chain import chain_form
 from latlin.inference.forms.dense import dense_form
+from latlin.inference.forms.prior import may_take_sparse
 from latlin.inference.forms.projections import stacked_rows, stacked_sites, whitened_projections
 from latlin.inference.forms.sparse import sparse_form
 from latlin.inference.forms.sums import HeldSites
@@ -179,6 +180,8 @@ def form_of(model: Model) -> SiteForm | SumForm | SparseBlockForm:
 def site_form(model: Model) -> SiteForm:
     """The family for a model whose rows are in memory: a chain, a sparse precision, or the smaller of two spaces."""
     model = in_memory(model)
+    if not may_take_sparse(model):
+        return dense_form(model)
     return chain_form(model) or sparse_form(model) or dense_form(model)
 
 

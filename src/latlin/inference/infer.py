@@ -18,7 +18,7 @@ from latlin.inference.engine import Engine
 from latlin.inference.ep.engine import ExpectationPropagation
 from latlin.inference.estimated import can_be_estimated
 from latlin.inference.exact import Exact
-from latlin.inference.forms.prior import OVERLAP, has_overlap, has_proper_prior, needs_sparse
+from latlin.inference.forms.prior import OVERLAP, has_overlap, has_proper_prior, may_take_sparse, needs_sparse
 from latlin.inference.forms.projections import stacked_sites
 from latlin.inference.forms.sites import Sites
 from latlin.inference.forms.sparse import filling_plan, uses_sparse
@@ -86,14 +86,13 @@ def choose(model: Model) -> tuple[Engine, str]:
     n, d = len(sites), model.dim
     if sites.extra is None and _is_independent(model):
         return MeanField(), "every factor is on single coordinates, so free-form mean field is exact"
-    plan = filling_plan(model) if can_be_estimated(model) else None
-    if plan is not None:
-        return GaussianKL(covariance="estimated"), f"{n} sites in {d} dimensions: {_filling(plan)}"
-    if uses_sparse(model):
-        return (
-            GaussianKL(),
-            f"{n} sites in {d} dimensions, and the precision is sparse: a full covariance is affordable",
-        )
+    if may_take_sparse(model):
+        size = f"{n} sites in {d} dimensions"
+        plan = filling_plan(model) if can_be_estimated(model) else None
+        if plan is not None:
+            return GaussianKL(covariance="estimated"), f"{size}: {_filling(plan)}"
+        if uses_sparse(model):
+            return GaussianKL(), f"{size}, and the precision is sparse: a full covariance is affordable"
     if not _fits_full(model, n):
         return _structured(model, sites)
     if sites.gaussian:

@@ -17,7 +17,7 @@ from latlin.distributed.opening import is_blocked, open_blocks, remember_columns
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
 from latlin.linear._blocks import BlockRows, FirstPass, Summarised, describe
-from latlin.linear._description import Description
+from latlin.linear._description import MOST_NAMES, Description
 from latlin.linear._fitting import fit_problem, numbered, settled
 from latlin.linear._learning import Learning, LearntFit, fixed_table, learning
 from latlin.linear._model_checks import Labels, LookBack
@@ -308,6 +308,16 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
 
     def _cast(self, values: Any) -> Any:
         return np.asarray(values).astype(self._dtype, copy=False)
+
+    def _feature_names(self) -> list[str]:
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{j}" for j in range(self.n_features_in_)] if names is None else list(names)
+
+    def _coordinate_names(self, design: Design) -> tuple[str, ...] | None:
+        """Names of the unknowns, for messages; none where they are too many to be read."""
+        if design.dim > MOST_NAMES:
+            return None
+        return tuple([*map(str, self._feature_names()), "intercept"][: design.dim])
 
     # --- asking ---------------------------------------------------------------------------------
 

@@ -306,8 +306,8 @@ def in_chunks(action: Callable[[slice], None], n: int) -> None:
 #
 #     p(x) = ∫ p(x|w) p(w) dw ≈ Σ_q c_q p(x|w_q) p(w_q) / N(w_q | m, S)
 #
-# (Naylor and Smith 1982). Nothing is assumed of the posterior's shape, so that EM climbs the likelihood itself (Bock and
-# Aitkin 1981): loadings of binary columns, which any Gaussian in the place of the posterior shrinks a little, are not.
+# (Naylor and Smith 1982). Nothing is assumed of the posterior's shape, so that EM climbs the likelihood itself (Bock
+# and Aitkin 1981): loadings of binary columns, which any Gaussian in the place of the posterior shrinks, are not.
 
 
 #: nodes per latent, by their number

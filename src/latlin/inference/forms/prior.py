@@ -28,6 +28,11 @@ from latlin.numerics.intrinsic import hold_coordinates
 from latlin.numerics.linalg import Cholesky, cholesky
 from latlin.numerics.sparse_cholesky import analyse
 
+#: dimension from which on a diagonal prior with sparse rows may be worth a sparse factor
+LARGE = 300
+#: pairs of non-zeros of rows up to which it is
+PAIRS = 5 * 10**7
+
 # --- The Gaussian factors of a model as one, and the coordinates in which they are simple.
 #
 #     ∏_m N(H_m w | μ_m, Σ_m) = exp(constant − ½ (w − μ)ᵀ Λ (w − μ) + bᵀ(w − μ))
@@ -160,6 +165,23 @@ def needs_sparse(model: LatentLinearModel) -> bool:
     """Whether no other form can do: a precision matrix, constraints, or a prior to be normalised."""
     by_precision = any(factor.by_precision for factor in model.gaussians)
     return by_precision or bool(model.constraints) or model.normalise_prior
+
+
+def may_be_sparse(model: LatentLinearModel, pairs: float = PAIRS) -> bool:
+    """A large w, a prior with independent coordinates, and sparse rows throughout, few pairs of whose entries exist."""
+    rows = [factor.H for factor in model.sites if factor.H is not None]
+    priors = [factor for factor in model.gaussians if factor.H is None]
+    simple = all(
+        factor.factor is None and (factor.H is None or sparse.issparse(factor.H)) for factor in model.gaussians
+    )
+    if model.dim < LARGE or not priors or not rows or not simple or not all(map(sparse.issparse, rows)):
+        return False
+    return sum(float(np.sum(np.diff(matrix.indptr).astype(float) ** 2)) for matrix in rows) < pairs
+
+
+def may_take_sparse(model: LatentLinearModel) -> bool:
+    """Whether a sparse precision is needed or comes into question."""
+    return needs_sparse(model) or may_be_sparse(model)
 
 
 def has_proper_factor(model: LatentLinearModel) -> bool:
