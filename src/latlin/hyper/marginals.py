@@ -7,7 +7,7 @@ functions; many quasi-random draws, weighed by that, give the marginals.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from html import escape
 from typing import Any, Literal
 
@@ -121,6 +121,8 @@ class Axes:
         """z of rows of u, in which exponential tails are those of a normal."""
         t = self.unscaled(u)
         kappa, delta = self._tails
+        if not (kappa.any() or delta.any()):
+            return t
         far = np.where(t >= 0.0, kappa + delta, kappa - delta)
         z = t * np.sqrt(2.0 / (1.0 + np.sqrt(1.0 + 4.0 * (far * t) ** 2)))
         for _ in range(INVERTED):
@@ -309,9 +311,7 @@ def normal_marginal(member: Hyperparameter, u: float, sd: float) -> Marginal:
 
 
 def _weighted_draws(space: Space, axes: Axes, u: Array, log_density: Array) -> tuple[Array, Array]:
-    m = len(space)
-    uniform = qmc.Sobol(m, seed=0).random(DRAWS)
-    z = stdtrit(DF, np.clip(uniform, 1e-7, 1.0 - 1e-7))
+    z = quasi_random_t(len(space), DRAWS, DF, seed=0)
     draws = axes.split(z)
     each = gammaln(0.5 * (DF + 1.0)) - gammaln(0.5 * DF) - 0.5 * (DF + 1.0) * np.log1p(z**2 / DF)
     proposal = (each - np.log(np.where(z >= 0.0, axes.up, axes.down))).sum(axis=1)
@@ -323,6 +323,15 @@ def _weighted_draws(space: Space, axes: Axes, u: Array, log_density: Array) -> t
     logs = surrogate - proposal
     weight = np.exp(logs - logs.max())
     return draws, weight / weight.sum()
+
+
+@lru_cache(maxsize=16)
+def quasi_random_t(dim: int, count: int, df: float, seed: int) -> Array:
+    """Quasi-random points (Owen, 1998), one per row, whose coordinates are independent Student t; not to be changed."""
+    uniform = qmc.Sobol(dim, seed=seed).random(count)
+    points = np.asarray(stdtrit(df, np.clip(uniform, 1e-9, 1.0 - 1e-9)))
+    points.flags.writeable = False
+    return points
 
 
 def _interpolated(at: Array, values: Array, z: Array) -> Array:
@@ -350,7 +359,7 @@ def _tabulated(member: Hyperparameter, u: Array, weight: Array, mean: float, sd:
     pad = np.minimum(ends / step, GRID).astype(int)
     cells = low + step * np.arange(-pad[0], GRID + pad[1])
     masses = np.histogram(u, np.append(cells - 0.5 * step, cells[-1] + 0.5 * step), weights=weight)[0]
-    slope = np.abs(np.array([member.slope(float(t)) for t in cells]))
+    slope = np.abs(member.slope(cells))
     kernel = np.exp(-0.5 * ((grid[:, None] - cells) / np.maximum(width, 2.0 * apart)[:, None]) ** 2)
     density = kernel @ (masses / np.maximum(slope, np.finfo(float).tiny)) / (kernel.sum(axis=1) * step)
     return Marginal(np.asarray(member.value(grid)), density, np.interp(grid, u, below), mean, sd)
