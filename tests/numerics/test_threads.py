@@ -16,7 +16,8 @@ from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potenti
 from latlin.densities.structured.rows import SparseRows, one_pool
 from latlin.engines import GaussianKL
 from latlin.hyper import rules
-from latlin.linear import BayesianLinearRegression
+from latlin.hyper.space import Space
+from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
 from latlin.linear._exact import Spectrum
 from latlin.numerics import threads
 from latlin.numerics.threads import one_blas_thread, one_thread, run_together, share_out, thread_count, threads_for
@@ -127,6 +128,22 @@ def test_fits_with_short_products_keep_blas_to_one_thread(rows, columns, limited
     h = np.random.default_rng(0).standard_normal((rows, columns))
     infer(LatentLinearModel([GaussianFactor(dim=columns), SiteFactor(h, potentials.Gaussian(h[:, 0]))]), Watching())
     assert seen == [{1} if limited else two_threads]
+
+
+@pytest.mark.parametrize("estimator", [BayesianLogisticRegression(), BayesianLogisticRegression(multi_class="softmax")])
+def test_regressions_with_short_products_keep_blas_to_one_thread(estimator, two_threads, monkeypatch):
+    seen = set()
+    before = Space.values
+
+    def watched(self, u):
+        seen.update(blas_threads())
+        return before(self, u)
+
+    monkeypatch.setattr(Space, "values", watched)
+    X = np.random.default_rng(1).standard_normal((60, 3))
+    estimator.fit(X, np.digitize(X[:, 0], [0.0]))
+    assert seen == {1}
+    assert blas_threads() == two_threads
 
 
 def test_an_integral_over_closed_forms_keeps_blas_to_one_thread(two_threads, monkeypatch):

@@ -7,19 +7,19 @@ functions; many quasi-random draws, weighed by that, give the marginals.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from html import escape
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.interpolate import RBFInterpolator
-from scipy.special import gammaln, stdtrit
-from scipy.stats import qmc
+from scipy.special import gammaln
 
 from latlin.hyper.optimum import RELIABLE, Optimum, hessian_at
 from latlin.hyper.space import Hyperparameter, Objective, Point, Space
 from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.numerics.rng import quasi_random_t
 from latlin.numerics.stored import storable
 
 # --- Coordinates z in which the posterior of hyperparameters is about a standard normal.
@@ -323,15 +323,6 @@ def _weighted_draws(space: Space, axes: Axes, u: Array, log_density: Array) -> t
     logs = surrogate - proposal
     weight = np.exp(logs - logs.max())
     return draws, weight / weight.sum()
-
-
-@lru_cache(maxsize=16)
-def quasi_random_t(dim: int, count: int, df: float, seed: int) -> Array:
-    """Quasi-random points (Owen, 1998), one per row, whose coordinates are independent Student t; not to be changed."""
-    uniform = qmc.Sobol(dim, seed=seed).random(count)
-    points = np.asarray(stdtrit(df, np.clip(uniform, 1e-9, 1.0 - 1e-9)))
-    points.flags.writeable = False
-    return points
 
 
 def _interpolated(at: Array, values: Array, z: Array) -> Array:

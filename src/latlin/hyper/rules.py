@@ -21,11 +21,12 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from latlin.diagnostics.weights import LARGEST_K, smooth_log_weights
-from latlin.hyper.marginals import Axes, quasi_random_t
+from latlin.hyper.marginals import Axes
 from latlin.hyper.optimum import Optimum
 from latlin.hyper.space import Objective, Point
 from latlin.hyper.surrogate import LogDensity, corners, log_density_from, match_moments
 from latlin.numerics.arrays import Array
+from latlin.numerics.rng import quasi_random_t
 from latlin.numerics.threads import one_blas_thread
 
 #: per number of hyperparameters: step in standard deviations, fall in nat at which the lattice ends, most points

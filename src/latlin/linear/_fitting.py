@@ -35,6 +35,7 @@ from latlin.linear._learning import (
 from latlin.linear._problem import LinearProblem
 from latlin.numerics.arrays import SMALLEST, summable, visible
 from latlin.numerics.progress import begun
+from latlin.numerics.threads import blas_threads_for
 from latlin.potentials.checks import finite
 from latlin.potentials.ranges import Increasing, Positive, Range
 
@@ -103,6 +104,20 @@ def fit_problem(
     wish: Learning = Learning(),  # noqa: B008
 ) -> LearntFit:
     """The posterior, its free hyperparameters maximised or integrated."""
+    with blas_threads_for(problem.longest_product()):
+        return _fitted(problem, engine, values, free, start, verbose, checkpoint, wish)
+
+
+def _fitted(
+    problem: LinearProblem,
+    engine: str | Engine,
+    values: Mapping[str, Any],
+    free: Sequence[str],
+    start: Posterior | None,
+    verbose: bool,
+    checkpoint: Path | None,
+    wish: Learning,
+) -> LearntFit:
     small = problem.n_entries <= SMALL
     chosen, reason = choose_engine(problem, engine, values, free, small)
     task = task_for(wish, chosen, small, problem.design.dim, verbose)

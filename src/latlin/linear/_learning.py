@@ -36,7 +36,7 @@ from latlin.linear._problem import LinearProblem
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import one_of
 from latlin.numerics.stored import storable
-from latlin.numerics.threads import blas_threads_for, one_blas_thread
+from latlin.numerics.threads import one_blas_thread
 from latlin.potentials.ranges import Above, Between, Increasing, Positive, Range
 from latlin.priors import Flat, Gamma, HalfStudentT, LogNormal, Prior, Uniform
 
@@ -318,8 +318,7 @@ def learn_exactly(
     """
     unknowns = Unknowns(problem, values, free, task.wish.priors)
     single = np.ndim(values["prior_scale"]) == 0
-    with blas_threads_for(problem.n_entries * problem.design.dim):
-        data = decompose(1.0 if single else values["prior_scale"])
+    data = decompose(1.0 if single else values["prior_scale"])
 
     def evaluate(numbers: dict[str, float], before: Any, slopes: bool) -> Evaluation:
         found = unknowns.assembled(numbers)
@@ -330,9 +329,8 @@ def learn_exactly(
 
     with one_blas_thread():  # a value takes some vectors as long as the spectrum
         learnt = task.run(unknowns.space, evaluate, curvature=True)
-    with blas_threads_for(problem.n_entries * problem.design.dim):
-        fitted = tuple(c._replace(fit=posterior_at(unknowns.assembled(c.values))) for c in learnt.components)
-        return fit_of(replace(learnt, components=fitted), unknowns)
+    fitted = tuple(c._replace(fit=posterior_at(unknowns.assembled(c.values))) for c in learnt.components)
+    return fit_of(replace(learnt, components=fitted), unknowns)
 
 
 def fit_of(learnt: Learnt, unknowns: Unknowns) -> LearntFit:

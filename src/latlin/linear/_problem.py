@@ -6,6 +6,7 @@ The rows are in memory or in blocks; `HeldRows` and `BlockRows` are the two plac
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,6 +24,7 @@ from latlin.inference.posterior import Posterior
 from latlin.linear._checks import FirstPass, LabelCoding, take_column
 from latlin.linear._design import CoefficientPrior, Design
 from latlin.numerics.arrays import Array
+from latlin.numerics.linalg import longest_product
 from latlin.potentials import families
 from latlin.potentials.base import Potential
 from latlin.potentials.checks import RefusedSites, countable, finite, refuse
@@ -273,6 +275,12 @@ class LinearProblem:
     def n_entries(self) -> int:
         """Rows times unknowns."""
         return self.observed.n_rows * self.design.dim
+
+    def longest_product(self, n_classes: int = 1) -> float:
+        """Multiplications of the longest product of a fit, of several classes together."""
+        if not isinstance(self.observed, HeldRows):
+            return math.inf
+        return longest_product(self.observed.n_rows, n_classes * self.design.dim)
 
     @property
     def has_gaussian_noise(self) -> bool:
