@@ -9,12 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 import numba
 import numpy as np
 import pytest
+from latlin.linear._exact import Spectrum
 from scipy import sparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.densities.structured.rows import SparseRows, one_pool
 from latlin.engines import GaussianKL
+from latlin.hyper import rules
+from latlin.hyper.space import Space
+from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
 from latlin.numerics import threads
 from latlin.numerics.threads import one_blas_thread, one_thread, run_together, share_out, thread_count, threads_for
 
@@ -124,6 +128,42 @@ def test_fits_with_short_products_keep_blas_to_one_thread(rows, columns, limited
     h = np.random.default_rng(0).standard_normal((rows, columns))
     infer(LatentLinearModel([GaussianFactor(dim=columns), SiteFactor(h, potentials.Gaussian(h[:, 0]))]), Watching())
     assert seen == [{1} if limited else two_threads]
+
+
+@pytest.mark.parametrize("estimator", [BayesianLogisticRegression(), BayesianLogisticRegression(multi_class="softmax")])
+def test_regressions_with_short_products_keep_blas_to_one_thread(estimator, two_threads, monkeypatch):
+    seen = set()
+    before = Space.values
+
+    def watched(self, u):
+        seen.update(blas_threads())
+        return before(self, u)
+
+    monkeypatch.setattr(Space, "values", watched)
+    X = np.random.default_rng(1).standard_normal((60, 3))
+    estimator.fit(X, np.digitize(X[:, 0], [0.0]))
+    assert seen == {1}
+    assert blas_threads() == two_threads
+
+
+def test_an_integral_over_closed_forms_keeps_blas_to_one_thread(two_threads, monkeypatch):
+    seen = set()
+    before, summary = Spectrum.log_evidence, rules._interpolated
+
+    def watched(self, *scales):
+        seen.update({("evidence", count) for count in blas_threads()})
+        return before(self, *scales)
+
+    def watched_summary(*known):
+        seen.update({("interpolation", count) for count in blas_threads()})
+        return summary(*known)
+
+    monkeypatch.setattr(Spectrum, "log_evidence", watched)
+    monkeypatch.setattr(rules, "_interpolated", watched_summary)
+    X, noise = np.random.default_rng(1).standard_normal((2, 60, 3))
+    BayesianLinearRegression().fit(X, X[:, 0] + noise[:, 1])
+    assert seen == {("evidence", 1), ("interpolation", 1)}
+    assert blas_threads() == two_threads
 
 
 def test_limits_that_overlap_end_with_the_last(two_threads):

@@ -14,12 +14,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.interpolate import RBFInterpolator
-from scipy.special import gammaln, stdtrit
-from scipy.stats import qmc
+from scipy.special import gammaln
 
 from latlin.hyper.optimum import RELIABLE, Optimum, hessian_at
 from latlin.hyper.space import Hyperparameter, Objective, Point, Space
 from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.numerics.rng import quasi_random_t
 from latlin.numerics.stored import storable
 
 # --- Coordinates z in which the posterior of hyperparameters is about a standard normal.
@@ -121,6 +121,8 @@ class Axes:
         """z of rows of u, in which exponential tails are those of a normal."""
         t = self.unscaled(u)
         kappa, delta = self._tails
+        if not (kappa.any() or delta.any()):
+            return t
         far = np.where(t >= 0.0, kappa + delta, kappa - delta)
         z = t * np.sqrt(2.0 / (1.0 + np.sqrt(1.0 + 4.0 * (far * t) ** 2)))
         for _ in range(INVERTED):
@@ -309,9 +311,7 @@ def normal_marginal(member: Hyperparameter, u: float, sd: float) -> Marginal:
 
 
 def _weighted_draws(space: Space, axes: Axes, u: Array, log_density: Array) -> tuple[Array, Array]:
-    m = len(space)
-    uniform = qmc.Sobol(m, seed=0).random(DRAWS)
-    z = stdtrit(DF, np.clip(uniform, 1e-7, 1.0 - 1e-7))
+    z = quasi_random_t(len(space), DRAWS, DF, seed=0)
     draws = axes.split(z)
     each = gammaln(0.5 * (DF + 1.0)) - gammaln(0.5 * DF) - 0.5 * (DF + 1.0) * np.log1p(z**2 / DF)
     proposal = (each - np.log(np.where(z >= 0.0, axes.up, axes.down))).sum(axis=1)
@@ -350,7 +350,7 @@ def _tabulated(member: Hyperparameter, u: Array, weight: Array, mean: float, sd:
     pad = np.minimum(ends / step, GRID).astype(int)
     cells = low + step * np.arange(-pad[0], GRID + pad[1])
     masses = np.histogram(u, np.append(cells - 0.5 * step, cells[-1] + 0.5 * step), weights=weight)[0]
-    slope = np.abs(np.array([member.slope(float(t)) for t in cells]))
+    slope = np.abs(member.slope(cells))
     kernel = np.exp(-0.5 * ((grid[:, None] - cells) / np.maximum(width, 2.0 * apart)[:, None]) ** 2)
     density = kernel @ (masses / np.maximum(slope, np.finfo(float).tiny)) / (kernel.sum(axis=1) * step)
     return Marginal(np.asarray(member.value(grid)), density, np.interp(grid, u, below), mean, sd)

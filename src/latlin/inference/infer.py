@@ -30,7 +30,7 @@ from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.inference.propriety import refuse_improper
 from latlin.numerics.arrays import reuse_memory
-from latlin.numerics.linalg import PIECE
+from latlin.numerics.linalg import longest_product
 from latlin.numerics.progress import begun
 from latlin.numerics.sparse_cholesky import Plan
 from latlin.numerics.stored import storable_by_arguments
@@ -218,12 +218,11 @@ def infer(
 
 
 def _multiplications(model: Model) -> float:
-    """Of the longest product of a fit: half of a Gram matrix in the smaller of two spaces, over a block of rows."""
+    """Of the longest product of a fit."""
     if isinstance(model, BlockModel):
         return math.inf
     held = in_memory(model)
-    rows = sum(held.site_count(factor) for factor in held.sites)
-    return 0.5 * min(max(rows, model.dim), PIECE) * float(min(rows, model.dim)) ** 2
+    return longest_product(sum(held.site_count(factor) for factor in held.sites), model.dim)
 
 
 def _explained(post: Posterior) -> Posterior:

@@ -49,6 +49,7 @@ from latlin.linear._problem import GaussianPrior, HeldRows, LinearProblem, Locat
 from latlin.numerics.arrays import LOG_2PI, SMALLEST, Array, summable, visible
 from latlin.numerics.linalg import dot, symmetrise
 from latlin.numerics.progress import begun
+from latlin.numerics.threads import blas_threads_for, one_blas_thread
 from latlin.potentials.checks import finite
 from latlin.potentials.ranges import Increasing, Positive, Range
 
@@ -117,6 +118,20 @@ def fit_problem(
     wish: Learning = Learning(),  # noqa: B008
 ) -> LearntFit:
     """The posterior, its free hyperparameters maximised or integrated."""
+    with blas_threads_for(problem.longest_product()):
+        return _fitted(problem, engine, values, free, start, verbose, checkpoint, wish)
+
+
+def _fitted(
+    problem: LinearProblem,
+    engine: str | Engine,
+    values: Mapping[str, Any],
+    free: Sequence[str],
+    start: Posterior | None,
+    verbose: bool,
+    checkpoint: Path | None,
+    wish: Learning,
+) -> LearntFit:
     small = problem.n_entries <= SMALL
     chosen, reason = choose_engine(problem, engine, values, free, small)
     task = task_for(wish, chosen, small, problem.design.dim, verbose)
@@ -215,7 +230,8 @@ def learn_exactly(
         by_name = {"prior_scale": gradient[0] / scale, "scale": gradient[1] / found["scale"]}
         return Evaluation(value, unknowns.slopes({name: by_name[name] for name in free}), None)
 
-    learnt = task.run(unknowns.space, evaluate, curvature=True)
+    with one_blas_thread():  # a value takes some vectors as long as the spectrum
+        learnt = task.run(unknowns.space, evaluate, curvature=True)
     fitted = tuple(c._replace(fit=posterior_at(unknowns.assembled(c.values))) for c in learnt.components)
     return fit_of(replace(learnt, components=fitted), unknowns)
 

@@ -7,6 +7,7 @@ measured. Sparse rows are scaled in this way but not centred, which would make t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,6 +21,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from latlin.inference.evidence.terms import EvidenceGradient
 from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor
 from latlin.numerics.arrays import Array, summable
+from latlin.numerics.linalg import longest_product
 from latlin.numerics.stored import storable
 from latlin.potentials import families
 from latlin.potentials.checks import countable, finite, refuse
@@ -361,6 +363,12 @@ class LinearProblem:
     def n_entries(self) -> int:
         """Rows times unknowns."""
         return self.observed.n_rows * self.design.dim
+
+    def longest_product(self, n_classes: int = 1) -> float:
+        """Multiplications of the longest product of a fit, of several classes together."""
+        if not isinstance(self.observed, HeldRows):
+            return math.inf
+        return longest_product(self.observed.n_rows, n_classes * self.design.dim)
 
     @property
     def has_gaussian_noise(self) -> bool:
