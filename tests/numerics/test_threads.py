@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numba
 import numpy as np
 import pytest
-from latlin.linear._exact import Spectrum
+from latlin.linear._fitting import Spectrum
 from scipy import sparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
