@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numba
 import numpy as np
 import pytest
-from latlin.linear._fitting import Spectrum
 from scipy import sparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
@@ -19,6 +18,7 @@ from latlin.engines import GaussianKL
 from latlin.hyper import rules
 from latlin.hyper.space import Space
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
+from latlin.linear._fitting import Spectrum
 from latlin.numerics import threads
 from latlin.numerics.threads import one_blas_thread, one_thread, run_together, share_out, thread_count, threads_for
 

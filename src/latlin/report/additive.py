@@ -23,8 +23,8 @@ from latlin.version import __version__
 
 # --- An additive model in plain words: clear effects, how much groups differ, how well rows are predicted, checks.
 
-#: families with two outcomes per row, and families of whole numbers
-BINARY, WHOLE = ("bernoulli", "logistic", "probit", "cloglog"), ("poisson", "binomial", "negative-binomial")
+#: families with two outcomes per row
+BINARY = ("bernoulli", "probit", "cloglog")
 #: the name of the coefficient of a level: column[T.level], C(column)[T.level]
 LEVEL = re.compile(r"^(?:C\()?(?P<column>[^\[\]:()]+)\)?\[(?:T\.)?(?P<level>.+)\]$")
 #: levels named at most; a standard deviation whose interval is wider than this factor may be nearly zero
@@ -111,10 +111,11 @@ def response_words(model: Any, frame: Any = None) -> str:
     'the expected value of visits'
     """
     target = response_of(model).partition("|")[0].strip()
-    if model.family in (*BINARY, "binomial"):
+    family = family_of(model.family)
+    if family.binary:
         labels = sorted({str(value) for value in frame[target]}) if frame is not None and target in frame else []
         return f"the probability of {target}" + (f" = {labels[1]}" if len(labels) == 2 else "")
-    return target if model.family in ("gaussian", "linear", "student-t") else f"the expected value of {target}"
+    return target if family.link == "identity" else f"the expected value of {target}"
 
 
 def response_of(model: Any) -> str:
@@ -274,7 +275,7 @@ def _group(model: Any, name: str, spread: dict[str, Any]) -> list[str]:
 def _size(model: Any, learnt: Any) -> tuple[str, bool]:
     """A standard deviation with its interval, and whether it is clearly above zero."""
     low, high, mean = learnt["5%"], learnt["95%"], learnt["mean"]
-    scale = "" if model.family in ("gaussian", "linear", "student-t") else ", on the scale of the coefficients"
+    scale = "" if family_of(model.family).link == "identity" else ", on the scale of the coefficients"
     size = f"standard deviation {number(mean, 2)}, 90 % interval {number(low, 2)} to {number(high, 2)}{scale}"
     return size, not (low <= 0.0 or high / low > OPEN)
 
@@ -316,19 +317,15 @@ def _held_out(model: Any, loo: Any) -> list[Check]:
     pit = np.asarray(loo.pit)
     if len(pit) < 20 or not np.all(np.isfinite(pit)):
         return []
-    if model.family in BINARY and "|" not in response_of(model):
+    family = family_of(model.family)
+    if family.name in BINARY and "|" not in response_of(model):
         # the middle of its step is ½ P(0) for a 0 and 1 − ½ P(1) for a 1
         happened = pit > 0.5
         return [check_calibration(happened.astype(float), np.where(happened, 2.0 * (1.0 - pit), 1.0 - 2.0 * pit))]
-    if model.family not in ("gaussian", "linear", "student-t"):
-        step = np.exp(np.minimum(loo.pointwise, 0.0)) if _is_whole(model) else 0.0
+    if family.whole:  # somewhere within its step
+        step = np.exp(np.minimum(loo.pointwise, 0.0))
         pit = pit + step * (np.random.default_rng(0).random(len(pit)) - 0.5)
     return [check_coverage(np.clip(pit, 0.0, 1.0))]
-
-
-def _is_whole(model: Any) -> bool:
-    name = str(model.family)
-    return name in WHOLE or any(word in name for word in ("poisson", "binomial"))
 
 
 def _bounds(model: Any) -> list[Check]:
@@ -367,10 +364,14 @@ def render_additive(model: Any, title: str | None = None, facts: AdditiveFacts |
     heading = title or str(model.formula or "additive model")
     parts = [_head(model, heading, facts)]
     if "fixed" in model.term_names_:
-        family = {"gaussian": "linear", "bernoulli": "logistic"}.get(model.family, model.family)
-        labels = model.classes_ if family in BINARY else None
-        one = f"{response_of(model)} = 1" if family in BINARY else "a success"
-        meaning = coefficient_words(family, response_words(model), one if labels is None else str(labels[1]))
+        name = family_of(model.family).name
+        labels = model.classes_ if name in BINARY else None
+        one = f"{response_of(model)} = 1" if name in BINARY else "a success"
+        meaning = coefficient_words(
+            {"gaussian": "linear", "bernoulli": "logistic"}.get(name, name),
+            response_words(model),
+            one if labels is None else str(labels[1]),
+        )
         rows = model.effects().rows
         named = [f"{label} ({column})" for column, label in model.references_.items()]
         first = ", ".join(named) or "the first level of its column"
@@ -389,7 +390,7 @@ def render_additive(model: Any, title: str | None = None, facts: AdditiveFacts |
 
 def _head(model: Any, title: str, facts: AdditiveFacts) -> str:
     entries = [
-        ("Family", str(model.family), f"{len(model.term_names_)} terms"),
+        ("Family", family_of(model.family).name, f"{len(model.term_names_)} terms"),
         ("Fit", "converged" if model.converged_ else "not converged", ""),
     ]
     if facts.checks.checks:
