@@ -14,9 +14,9 @@ eqs. 4.3.1–4.3.2, corrected).
 
 Expectation propagation matches the tilted moments of every site, so that what a site does to itself is exact. With the
 third and fourth cumulants k₃ and k₄ of its tilted density, d = k₃/v³ and e = k₄/v⁴, and only terms of different sites
-are left (Opper, Paquet and Winther 2013): the sums are the same without their diagonals. Skewed sites, which carry most
-of what a Gaussian leaves out, are sites of which one alone is far from a parabola; so Gaussian KL with log-concave sites
-goes on to the fixed point of expectation propagation, a few sweeps from its own stand-ins, and is corrected there.
+are left (Opper, Paquet and Winther 2013): the sums are the same without their diagonals. Most of what a Gaussian
+leaves out is such: a single site that is far from a parabola where the data are few. So Gaussian KL with log-concave
+sites goes on to the fixed point of expectation propagation, some sweeps from its own stand-ins, and is corrected there.
 """
 
 from __future__ import annotations
