@@ -176,6 +176,29 @@ def test_limits_that_overlap_end_with_the_last(two_threads):
     assert blas_threads() == two_threads
 
 
+def test_limits_of_two_threads_end_with_the_last(two_threads):
+    with ThreadPoolExecutor(1) as pool:
+        here, there = one_blas_thread(), one_blas_thread()
+        here.__enter__()
+        pool.submit(there.__enter__).result()
+        here.__exit__(None, None, None)
+        assert blas_threads() == {1}
+        pool.submit(there.__exit__, None, None, None).result()
+    assert blas_threads() == two_threads
+
+
+def test_a_thread_that_is_not_the_first_limits_too(two_threads):
+    def limited():
+        with one_blas_thread():
+            return blas_threads()
+
+    with one_blas_thread():
+        pass
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(limited).result() == {1}
+    assert blas_threads() == two_threads
+
+
 # --- processes and callers -------------------------------------------------------------------------------------------
 
 
