@@ -16,10 +16,11 @@ from latlin.gp import (
     alternation,
     inducing,
     inducing_model,
+    placement,
 )
 from latlin.gp.alternation import alternate
-from latlin.gp.inducing import place_inputs
 from latlin.gp.inducing_gradient import gradient_of
+from latlin.gp.placement import place_inputs
 from latlin.gp.search import Journal
 from latlin.gp.setting import Likelihood, Setting
 from latlin.gp.training import sample_rows
@@ -484,7 +485,7 @@ def test_the_best_fit_of_a_sample_is_not_made_again(monkeypatch):
 def test_rows_that_are_least_explained_are_the_same_by_one_call_of_the_kernel_and_by_many(monkeypatch):
     X = np.random.default_rng(0).standard_normal((300, 3))
     kernel = ConstantKernel(2.0) * RBF([0.7, 1.0, 2.0])
-    at_once = inducing.conditional_variance_order(kernel, X, 40)
+    at_once = placement.conditional_variance_order(kernel, X, 40)
     # the conditional variances by brute force
     left, chosen = kernel.diag(X), []
     for _ in range(40):
@@ -492,8 +493,8 @@ def test_rows_that_are_least_explained_are_the_same_by_one_call_of_the_kernel_an
         K = kernel(X[chosen])
         left = kernel.diag(X) - np.einsum("mn,mn->n", kernel(X[chosen], X), np.linalg.solve(K, kernel(X[chosen], X)))
     np.testing.assert_array_equal(at_once, chosen)
-    monkeypatch.setattr(inducing, "PAIRS", 0)
-    np.testing.assert_array_equal(inducing.conditional_variance_order(kernel, X, 40), chosen)
+    monkeypatch.setattr(placement, "PAIRS", 0)
+    np.testing.assert_array_equal(placement.conditional_variance_order(kernel, X, 40), chosen)
 
 
 def test_an_interrupted_search_goes_on(tmp_path, monkeypatch):

@@ -31,6 +31,7 @@ from scipy.linalg import lapack
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import DiagonalWhitening, PrecisionCovariance
+from latlin.gp.rough_rows import RoughRows
 from latlin.inference.evidence.terms import ExpectedEvidence
 from latlin.inference.forms.choice import sum_form
 from latlin.inference.forms.projections import Projections
@@ -49,6 +50,8 @@ COVARIANCES, STEPS = 12, 12
 SHARE = 0.3
 #: probes of the variances of a start, and rows that are probed together
 PROBES, PIECE = 32, 1024
+#: numbers in the rows from which on a copy in single precision pays
+MANY = 2**20
 #: Newton's steps to the neighbourhood of the best mean, what the bound gains by another one there, in nats, and the
 #: relative residual and the products of each
 APPROACHES, NEARBY, RESIDUAL, PRODUCTS = 4, 2.0, 0.1, 8
@@ -93,6 +96,8 @@ def alternate(
     if form is None or len(form.here) != 1:
         return None
     projections, sites = form.here[0]
+    if gap > 0.0 and np.prod(projections.shape) >= MANY:
+        projections = RoughRows.of(projections)
     trace: list[float] = []
     if gamma is None:
         # the curvature of another fit may be far too small where its rows were few: that of all sites first
@@ -176,7 +181,8 @@ def _probed_variances(projections: Projections, precision: Cholesky) -> Array:
     probes = precision.unwhiten(np.random.default_rng(0).standard_normal((width, PROBES)) / np.sqrt(PROBES))
     parts = [np.zeros(0)]
     for start in range(0, count, PIECE):
-        seen = projections.block(slice(start, min(start + PIECE, count))) @ probes
+        block = projections.block(slice(start, min(start + PIECE, count)))
+        seen = block @ probes.astype(block.dtype)
         parts.append(np.einsum("np,np->n", seen, seen))
     return np.concatenate(parts)
 

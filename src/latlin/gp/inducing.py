@@ -12,16 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 from scipy.optimize import minimize
-from sklearn.cluster import kmeans_plusplus
 
 from latlin.distributed.blocks import Blocks, LocalBlocks
 from latlin.gp.inducing_gradient import BoundGradient, gradient_of
 from latlin.gp.inducing_model import Basis, InducingFunction, fit_inducing, model_of
-from latlin.gp.kernel_gradients import cross, diagonal
+from latlin.gp.placement import Placement, left_by_each, place_inputs
 from latlin.gp.setting import Setting
 from latlin.gp.training import SAMPLE, count_rows, local_blocks, sample_rows
 from latlin.inference.blocks import AbsentBlocks
@@ -41,6 +40,9 @@ LADDER = ((2500, 100), (10_000, 200))
 FIRST, MOST = 200, 800
 #: gain of the bound per further point, in nats, below which "auto" has enough of them
 ENOUGH = 0.1
+#: what all further points together may add to the bound, in nats, where their number is given: those that are left are
+#: not taken then; and the rows by which that is judged
+UNEXPLAINED, TRIED = 0.1, 2000
 #: points at most while parameters are learnt, where their number is given: a step costs 10,000 times their square
 LEARNING_POINTS = 200
 #: largest gradient entry of the bound in the whitened coordinates while parameters are learnt, and on all rows after
@@ -57,7 +59,8 @@ class Inducing:
     Parameters
     ----------
     n_inducing : int or "auto"
-        Points M. "auto" doubles them, up to 800, until the bound gains less than 0.1 per further point.
+        Points M, or fewer where these explain all rows: where the others together would raise the bound by less than
+        0.1. "auto" doubles them, up to 800, until the bound gains less than 0.1 per further point.
     inputs : {"conditional-variance", "k-means++"} or array of shape (M, n_features)
         Where they stand: at rows that those before explain least (Burt, Rasmussen and van der Wilk, 2019), spread by
         k-means++, or where an array says.
@@ -286,7 +289,23 @@ class InducingFitter:
         if len(self.Z) >= self._wanted:
             return replace(self, used=self.rows, settled=True)
         # all points on the sample first: what they say of it tells where to begin with all rows
-        return replace(self, Z=self.placed(setting, self.most), settled=True)
+        return replace(self, Z=self._enough_of(self.placed(setting, self.most), latent), settled=True)
+
+    def _enough_of(self, Z: Array, latent: InducingFunction) -> Array:
+        """The first of some inducing inputs, as many as explain all rows."""
+        curvature = self._curvature(latent)
+        if curvature is None or not isinstance(self.options.inputs, str):
+            return Z
+        rng = np.random.default_rng(self.seed)
+        some = self.candidates[rng.permutation(len(self.candidates))[:TRIED]]
+        gains = 0.5 * curvature * count_rows(self.rows) * left_by_each(Basis.of(latent.setting, Z), some)
+        enough = gains <= UNEXPLAINED
+        return Z[: int(np.argmax(enough)) + 1] if enough.any() else Z
+
+    def _curvature(self, latent: Any) -> float | None:
+        """The mean γ of a row, where it is known."""
+        sites = latent.posterior.sites
+        return None if sites is None else float(np.abs(sites.gamma).mean())
 
     @property
     def _wanted(self) -> int:
@@ -328,8 +347,10 @@ class InducingFitter:
     @property
     def _points(self) -> str:
         count = f"{len(self.Z)} inducing points"
-        if self.options.n_inducing != "auto" or not isinstance(self.options.inputs, str):
+        if not isinstance(self.options.inputs, str):
             return count
+        if self.options.n_inducing != "auto":
+            return f"{count} explain all rows" if self.settled and len(self.Z) < self.most else count
         if self.before is None or len(self.Z) == self.most:
             return f"{count}, the most that 'auto' takes" if len(self.Z) == self.most else f"{count} explain all rows"
         return f"{count}: the last {len(self.Z) - self.before[0]} gained less than {ENOUGH} each"
@@ -376,58 +397,3 @@ def _put_function_together(basis: Basis, posterior: Posterior, one: Any, X: Arra
 
 storable_as(InducingFitter, take_fitter_apart, _put_fitter_together)
 storable_as(InducingFunction, _take_function_apart, _put_function_together)
-
-
-# --- Where inducing inputs stand: at rows that the others explain least, or spread by k-means++
-
-Placement = Literal["conditional-variance", "k-means++"]
-#: a conditional variance below this share of the largest prior variance is explained by the inputs that stand already
-EXPLAINED = 1e-7
-#: rows among which the least explained ones are sought: so many per point, and so many at least
-PER_POINT, LEAST = 5, 2000
-#: pairs of such rows up to which their kernel is evaluated at once: 128 MiB
-PAIRS = 2**24
-
-
-def place_inputs(how: Placement, setting: Setting, candidates: Array, count: int, rng: np.random.Generator) -> Array:
-    """Inducing inputs among some rows, at most `count` of them."""
-    distinct = np.unique(candidates, axis=0)
-    if len(distinct) <= count:
-        return distinct
-    if how == "k-means++":
-        return _seeded(distinct, count, rng)
-    some = max(PER_POINT * count, LEAST)
-    if some < len(distinct):
-        distinct = distinct[np.sort(rng.permutation(len(distinct))[:some])]
-    return distinct[conditional_variance_order(setting.kernel, distinct, count)]
-
-
-def conditional_variance_order(kernel: Any, candidates: Array, count: int) -> Array:
-    """Rows of largest variance given the ones before, greedily (Burt, Rasmussen and van der Wilk, 2019).
-
-    A pivoted Cholesky factorisation of the kernel matrix, of which only the chosen columns are formed; it ends early
-    where no row has a variance left.
-    """
-    left, size = diagonal(kernel, candidates), len(candidates)
-    floor, columns, chosen = EXPLAINED * float(left.max()), np.empty((count, size)), []
-    # one call for all pairs is quicker than one per chosen row
-    pairs = cross(kernel, candidates, candidates) if size**2 <= PAIRS else None
-    for m in range(count):
-        n = int(np.argmax(left))
-        if left[n] <= floor:
-            break
-        chosen.append(n)
-        # column m of the factor: (k_n − Σ_j<m c_j c_j[n]) / √left_n
-        own = pairs[n] if pairs is not None else cross(kernel, candidates[n : n + 1], candidates)[0]
-        columns[m] = (own - columns[:m, n] @ columns[:m]) / np.sqrt(left[n])
-        left = np.maximum(left - columns[m] ** 2, 0.0)
-        left[chosen] = 0.0
-    return np.array(chosen)
-
-
-def _seeded(candidates: Array, count: int, rng: np.random.Generator) -> Array:
-    """k-means++ on columns of unit spread."""
-    spread = candidates.std(axis=0)
-    scaled = (candidates - candidates.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
-    _, chosen = kmeans_plusplus(scaled, count, random_state=int(rng.integers(2**31)))
-    return candidates[chosen]
