@@ -40,7 +40,7 @@ from _suite import run_alone
 from _table import environment, table
 from _task import DATA, Task, Trial, by
 from latlin.distributed.blocks import LocalBlocks
-from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor, Inducing, Vecchia, inducing_model
+from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor, Inducing, Vecchia, inducing_fit
 
 KERNEL = ConstantKernel(4.0) * RBF([2.0] * 5)
 BATCH, QUARTERS = 1024, 4
@@ -289,14 +289,14 @@ def fit_mapped(folder: str, points: int) -> tuple[float, float, float, int, int,
 
 def count_covariances() -> list[int]:
     """A list to which every fit on rows in memory adds the covariances that it tried."""
-    plain, tried = inducing_model.alternate, []
+    plain, tried = inducing_fit.alternate, []
 
     def counted(*arguments: Any) -> Any:
         found = plain(*arguments)
         tried.append(12 if found is None else found.n_iter)
         return found
 
-    inducing_model.alternate = counted
+    inducing_fit.alternate = counted
     return tried
 
 

@@ -36,7 +36,8 @@ from latlin.inference.evidence.terms import ExpectedEvidence
 from latlin.inference.forms.choice import sum_form
 from latlin.inference.forms.projections import Projections
 from latlin.inference.forms.sites import SiteParameters, Sites
-from latlin.inference.model import LatentLinearModel
+from latlin.inference.forms.sums import HeldSites
+from latlin.inference.model import LatentLinearModel, Model
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import rounding
@@ -69,8 +70,15 @@ class _MeanAtVariances(NamedTuple):
     variance: Array
 
 
+def held_sites(model: Model) -> HeldSites | None:
+    """The rows of a model with one factor of sites, in memory; None for any other."""
+    form = sum_form(model) if isinstance(model, LatentLinearModel) else None
+    return form.here[0] if form is not None and len(form.here) == 1 else None
+
+
 def alternate(
-    model: LatentLinearModel,
+    model: Model,
+    held: HeldSites,
     mean: Array,
     precision: Cholesky,
     tol: float,
@@ -81,8 +89,10 @@ def alternate(
 
     Parameters
     ----------
-    model : LatentLinearModel
-        Standard normal w, and log-concave sites on rows in memory.
+    model : Model
+        Standard normal w, and log-concave sites on rows.
+    held : HeldSites
+        These sites, with their rows in memory.
     mean : ndarray of shape (M,)
     precision : Cholesky
     tol : float
@@ -92,11 +102,8 @@ def alternate(
     gamma : ndarray of shape (n,), optional
         The γ of which the precision is made, where it is.
     """
-    began, form = time.perf_counter(), sum_form(model)
-    if form is None or len(form.here) != 1:
-        return None
-    projections, sites = form.here[0]
-    if gap > 0.0 and np.prod(projections.shape) >= MANY:
+    began, (projections, sites) = time.perf_counter(), held
+    if gap > 0.0 and np.prod(projections.shape) >= MANY and not isinstance(projections, RoughRows):
         projections = RoughRows.of(projections)
     trace: list[float] = []
     if gamma is None:

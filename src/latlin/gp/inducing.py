@@ -18,8 +18,9 @@ import numpy as np
 from scipy.optimize import minimize
 
 from latlin.distributed.blocks import Blocks, LocalBlocks
+from latlin.gp.inducing_fit import fit_inducing
 from latlin.gp.inducing_gradient import BoundGradient, gradient_of
-from latlin.gp.inducing_model import Basis, InducingFunction, fit_inducing, model_of
+from latlin.gp.inducing_model import Basis, InducingFunction, model_of
 from latlin.gp.placement import Placement, left_by_each, place_inputs
 from latlin.gp.setting import Setting
 from latlin.gp.training import SAMPLE, count_rows, local_blocks, sample_rows
@@ -40,11 +41,12 @@ LADDER = ((2500, 100), (10_000, 200))
 FIRST, MOST = 200, 800
 #: gain of the bound per further point, in nats, below which "auto" has enough of them
 ENOUGH = 0.1
-#: what all further points together may add to the bound, in nats, where their number is given: those that are left are
-#: not taken then; and the rows by which that is judged
-UNEXPLAINED, TRIED = 0.1, 2000
-#: points at most while parameters are learnt, where their number is given: a step costs 10,000 times their square
-LEARNING_POINTS = 200
+#: what all points that are left out may add to the bound, in nats, where their number is given, and while parameters are
+#: learnt; and the rows by which that is judged
+UNEXPLAINED, IMPRECISE, TRIED = 0.1, 1.0, 2000
+#: rows from which on points are left out while parameters are learnt, where their number is given, and how many are
+#: taken at most: a step costs as many rows times their square
+MANY, LEARNING_POINTS = 10_000, 200
 #: largest gradient entry of the bound in the whitened coordinates while parameters are learnt, and on all rows after
 #: it; or, whichever is first, what the bound may gain yet, in nats, on all rows where a product N·M² is as dear, and on
 #: a sample from whose posterior that of all rows begins
@@ -209,7 +211,7 @@ class InducingFitter:
 
     def _learning_points(self, rows: int) -> int:
         """All points where rows are few."""
-        return self.most if rows < LADDER[-1][0] else min(self.most, LEARNING_POINTS)
+        return self.most if rows < MANY else min(self.most, LEARNING_POINTS)
 
     def at_step(self, step: int, setting: Setting) -> InducingFitter:
         """The sample of a step, with inducing inputs that suit some parameters."""
@@ -244,7 +246,8 @@ class InducingFitter:
         gap = GAP if tol > 0.0 and not (cheap and self.settled) else 0.0
         if gap and self.settled and self.used is not self.rows:
             gap = ROUGH
-        return fit_inducing(Basis.of(setting, self.Z), self.used, engine, self.one, start, verbose, gap)
+        last = self.settled and self.used is self.rows
+        return fit_inducing(Basis.of(setting, self.Z), self.used, engine, self.one, start, verbose, gap, last)
 
     def fit_with_gradient(
         self, setting: Setting, start: InducingFunction | None = None
@@ -276,7 +279,9 @@ class InducingFitter:
         if self.settled:
             return None if self.used is self.rows else replace(self, used=self.rows)
         if self.step + 1 < len(self.steps):
-            return self.at_step(self.step + 1, setting)
+            larger = self.at_step(self.step + 1, setting)
+            few = auto or self.steps[larger.step][0] < MANY
+            return larger if few else larger._with_enough(latent, IMPRECISE)
         if auto and isinstance(self.options.inputs, str) and not self._has_enough(latent):
             now = (len(self.Z), latent.posterior.log_evidence)
             more = self.placed(setting, min(2 * len(self.Z), self.most))
@@ -289,18 +294,19 @@ class InducingFitter:
         if len(self.Z) >= self._wanted:
             return replace(self, used=self.rows, settled=True)
         # all points on the sample first: what they say of it tells where to begin with all rows
-        return replace(self, Z=self._enough_of(self.placed(setting, self.most), latent), settled=True)
+        whole = replace(self, used=self.rows, Z=self.placed(setting, self.most), settled=True)
+        return replace(whole._with_enough(latent, UNEXPLAINED), used=self.used)
 
-    def _enough_of(self, Z: Array, latent: InducingFunction) -> Array:
-        """The first of some inducing inputs, as many as explain all rows."""
+    def _with_enough(self, latent: InducingFunction, nats: float) -> InducingFitter:
+        """With the first of the inducing inputs, as many as explain the rows but for some nats."""
         curvature = self._curvature(latent)
-        if curvature is None or not isinstance(self.options.inputs, str):
-            return Z
+        if curvature is None:
+            return self
         rng = np.random.default_rng(self.seed)
         some = self.candidates[rng.permutation(len(self.candidates))[:TRIED]]
-        gains = 0.5 * curvature * count_rows(self.rows) * left_by_each(Basis.of(latent.setting, Z), some)
-        enough = gains <= UNEXPLAINED
-        return Z[: int(np.argmax(enough)) + 1] if enough.any() else Z
+        gains = 0.5 * curvature * self.n_rows * left_by_each(Basis.of(latent.setting, self.Z), some)
+        enough = gains <= nats
+        return replace(self, Z=self.Z[: int(np.argmax(enough)) + 1]) if enough.any() else self
 
     def _curvature(self, latent: Any) -> float | None:
         """The mean γ of a row, where it is known."""
@@ -310,7 +316,7 @@ class InducingFitter:
     @property
     def _wanted(self) -> int:
         """Points of the posterior, where these are more than those with which parameters are learnt."""
-        all_explained = len(self.Z) < self.steps[-1][1]
+        all_explained = self.steps[-1][0] < MANY and len(self.Z) < self.steps[-1][1]
         chosen = isinstance(self.options.n_inducing, str) or not isinstance(self.options.inputs, str)
         return len(self.Z) if chosen or all_explained else self.most
 
@@ -341,7 +347,7 @@ class InducingFitter:
         if not self.settled:
             return self._points
         rows, points = self.steps[-1]
-        fewer = f"with {points} points " if points < len(self.Z) else ""
+        fewer = f"with at most {points} points " if points < self.most else ""
         return f"{self._points}; parameters learnt {fewer}from {rows} of {count_rows(self.rows)} rows"
 
     @property

@@ -10,21 +10,46 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from latlin.distributed.blocks import side_by_side, slices
-from latlin.inference.forms.projections import Projections
-from latlin.numerics.arrays import Array
+from latlin.numerics.arrays import Array, reuse_memory
 from latlin.numerics.linalg import SINGLE, add_gram, times_upper
 
 #: parts of the rows on which threads work side by side, rows of each at least, and rows of one single sum
-PARTS, LEAST, PIECE = 16, 2048, 1024
+PARTS, LEAST, PIECE = 8, 2048, 1024
 
 T = TypeVar("T")
+
+
+def each_part(function: Callable[[slice], T], n: int) -> list[T]:
+    """A function of parts of n rows, side by side; within a part memory is used again."""
+    spans = list(slices(n, max(LEAST, -(-n // PARTS))))
+
+    def alone(span: slice) -> T:
+        with reuse_memory():
+            return function(span)
+
+    return list(side_by_side(alone, spans, len(spans)))
+
+
+class ExactRows(Protocol):
+    """Rows in double precision: a part of `Projections`."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    def gram(self, weights: Array) -> Array:
+        """Upper triangle of Hᵀ diag(weights) H."""
+        ...
+
+    def block(self, span: slice) -> Array:
+        """Some of the rows, dense and C-ordered."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -33,30 +58,29 @@ class RoughRows:
 
     Parameters
     ----------
-    exact : Projections
+    exact : ExactRows
         The rows in double precision, for sums that need them.
     rows : ndarray of float32, shape (n, M)
     """
 
-    exact: Projections
+    exact: ExactRows
     rows: NDArray[np.float32]
 
     @classmethod
-    def of(cls, exact: Projections) -> RoughRows:
+    def empty(cls, exact: ExactRows) -> RoughRows:
+        """Memory for a copy."""
+        return cls(exact, np.empty(exact.shape, np.float32))
+
+    @classmethod
+    def of(cls, exact: ExactRows) -> RoughRows:
         """A copy of dense rows."""
-        found = cls(exact, np.empty(exact.shape, np.float32))
+        found = cls.empty(exact)
 
         def copy(span: slice) -> None:
             found.rows[span] = exact.block(span)
 
-        found._each(copy)
+        each_part(copy, len(found.rows))
         return found
-
-    def _each(self, function: Callable[[slice], T]) -> list[T]:
-        """A function of parts of the rows, side by side."""
-        n = len(self.rows)
-        spans = list(slices(n, max(LEAST, -(-n // PARTS))))
-        return list(side_by_side(function, spans, len(spans)))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -65,11 +89,11 @@ class RoughRows:
 
     def times(self, u: Array) -> Array:
         narrow = u.astype(np.float32)
-        return np.concatenate(self._each(lambda span: self.rows[span] @ narrow), dtype=float)
+        return np.concatenate(each_part(lambda span: self.rows[span] @ narrow, len(self.rows)), dtype=float)
 
     def transposed_times(self, r: Array) -> Array:
         narrow = r.astype(np.float32)
-        return np.sum(self._each(lambda span: narrow[span] @ self.rows[span]), axis=0, dtype=float)
+        return np.sum(each_part(lambda span: narrow[span] @ self.rows[span], len(r)), axis=0, dtype=float)
 
     def gram(self, weights: Array) -> Array:
         """Upper triangle of Hᵀ diag(weights) H, to seven digits of the largest entry of a sum over `PIECE` rows."""
@@ -79,15 +103,19 @@ class RoughRows:
 
         def total(span: slice) -> tuple[Array, float]:
             found, largest = np.zeros((width, width), order="F"), 0.0
-            for part in slices(span.stop - span.start, PIECE):
-                here = slice(span.start + part.start, span.start + part.stop)
-                single = np.zeros((width, width), np.float32, order="F")
-                add_gram(self.rows[here] * root[here, None], single)
+            scaled = np.empty((min(PIECE, span.stop - span.start), width), np.float32)
+            single = np.empty((width, width), np.float32, order="F")
+            for piece in slices(span.stop - span.start, PIECE):
+                here = slice(span.start + piece.start, span.start + piece.stop)
+                part = scaled[: piece.stop - piece.start]
+                np.multiply(self.rows[here], root[here, None], out=part)
+                single[:] = 0.0
+                add_gram(part, single)
                 largest = max(largest, float(np.diagonal(single).max(initial=0.0)))
                 found += single
             return found, largest
 
-        parts = self._each(total)
+        parts = each_part(total, len(weights))
         if not max(largest for _, largest in parts) <= SINGLE:
             return self.exact.gram(weights)
         return np.asfortranarray(np.sum([found for found, _ in parts], axis=0))
@@ -97,14 +125,16 @@ class RoughRows:
         upper = lapack.dtrtri(factor, lower=0)[0].astype(np.float32, order="F")
 
         def squares(span: slice) -> Array:
-            found = np.empty(span.stop - span.start)
-            for part in slices(len(found), PIECE):
-                h = self.rows[span][part].copy()
+            found, rows = np.empty(span.stop - span.start), self.rows[span]
+            buffer = np.empty((min(PIECE, len(found)), self.shape[1]), np.float32)
+            for piece in slices(len(found), PIECE):
+                h = buffer[: piece.stop - piece.start]
+                np.copyto(h, rows[piece])
                 times_upper(h, upper)
-                found[part] = np.einsum("nm,nm->n", h, h)
+                found[piece] = np.einsum("nm,nm->n", h, h)
             return found
 
-        return np.concatenate(self._each(squares))
+        return np.concatenate(each_part(squares, len(self.rows)))
 
     def block(self, span: slice) -> Array:
         return self.rows[span]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, cython_blas, lapack
 
-from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.numerics.arrays import LOG_2PI, Array, room
 from latlin.numerics.stored import storable
 
 # --- Two products of SciPy's BLAS that let other threads run meanwhile: SciPy's own wrappers hold Python's lock.
@@ -212,7 +212,7 @@ def gram(rows: Array, weights: Array | None = None, *, block: int = PIECE) -> Ar
     if n and weights.max() < 0.0:
         return np.negative(gram(rows, -weights, block=block))
     root, negative = np.sqrt(np.abs(weights)), weights < 0.0
-    buffer = np.empty((min(block, n), d))
+    buffer = room(min(block, n), d)
     for start in range(0, n, block):
         span = slice(start, min(start + block, n))
         scaled = np.multiply(rows[span], root[span, None], out=buffer[: span.stop - start])
@@ -250,7 +250,7 @@ def whitened_squares(c: Array, rows: Array, *, block: int = PIECE) -> Array:
         solved = blas.dtrsm(1.0, c, rows.T, lower=0, trans_a=1)
         return np.einsum("dn,dn->n", solved, solved)
     squares = np.empty(len(rows))
-    buffer = np.empty((min(block, len(rows)), rows.shape[1]))
+    buffer = room(min(block, len(rows)), rows.shape[1])
     # products with C⁻¹ take half the time of solves with C, and no lock of Python's
     inverse, fault = lapack.dtrtri(c, lower=0)
     if fault:
