@@ -87,7 +87,7 @@ COEFFICIENTS = {
     "others stay: exp(coefficient) multiplies the odds.",
     "probit": "A coefficient is the change of the probit (the normal score of the probability) of {positive} when the "
     "feature grows by one unit and the others stay.",
-    **dict.fromkeys(("poisson", "negative-binomial", "generalised-poisson"), LOG_OF.format("the expected count")),
+    **dict.fromkeys(COUNTS, LOG_OF.format("the expected count")),
     **dict.fromkeys(ZERO_INFLATED, LOG_OF.format("the expected count of rows that are not zero by inflation")),
     **dict.fromkeys(HURDLES, LOG_OF.format("the mean of the counts before their zeros are set apart")),
     **dict.fromkeys(AMOUNTS, LOG_OF.format("the expected {target}")),
