@@ -64,6 +64,18 @@ def test_collapsed_relevances_are_named():
     assert BayesianLinearRegression(prior_scale=1.0).fit(X, y).checks_.verdict == "fits"
 
 
+def test_what_makes_an_approximation_rough_says_nothing_against_the_model():
+    rng = np.random.default_rng(1)
+    few = rng.standard_normal((12, 3))
+    model = BayesianLogisticRegression(hyperparameters="maximise").fit(few, few[:, 0] + rng.standard_normal(12) > 0)
+    assert model.posterior_.caution[0] == "rough"
+    (check,) = [check for check in model.checks_.checks if check.name == "hyperparameters"]
+    assert check.is_caution
+    assert "would make the sd of" in check.sentence
+    assert "--hyperparameters integrate" in check.remedy
+    assert model.checks_.verdict == "fits"
+
+
 def test_overdispersed_counts_do_not_fit():
     counts = np.random.default_rng(2).negative_binomial(1, 0.2, 120)
     with pytest.warns(MisfitWarning, match="overdispersed"):

@@ -184,12 +184,14 @@ def checks_of_searches(
 
 def check_hyperparameters(problem: LinearProblem, fit: LearntFit, learnt: Sequence[str], names: Sequence[str]) -> Check:
     """Whether a search for hyperparameters ended inside its range; features are named where they have their own."""
-    if fit.posterior.caution is not None and fit.posterior.caution[0] != UNKNOWN:
+    verdict, words = fit.posterior.caution or (UNKNOWN, "")
+    if verdict != UNKNOWN:
         return Check(
             "hyperparameters",
-            False,
-            ONE_OF.sub(lambda found: f"{found[1]} of {names[int(found[2])]!r}", fit.posterior.caution[1]),
-            "Use hyperparameters='integrate', or give the prior scale a number (prior_scale, --prior-scale)",
+            verdict != "wrong",  # what makes the approximation rough says nothing against the model
+            ONE_OF.sub(lambda found: f"{found[1]} of {names[int(found[2])]!r}", words),
+            "Use hyperparameters='integrate' (--hyperparameters integrate), or give the prior scale a number "
+            "(prior_scale, --prior-scale)",
         )
     spans = ranges_of(problem)
     for name in learnt:

@@ -381,7 +381,7 @@ def render_additive(model: Any, title: str | None = None, facts: AdditiveFacts |
         parts.append(section(f"Model: {facts.checks.verdict}", checks_table(facts.checks.checks)))
     parts.append(technical_part(model))
     if facts.loo:
-        said = [f"Rows left out one by one: {facts.loo}."]
+        said = [f"Leave-one-out: {facts.loo}."]
         said += [f"The approximation is {facts.approximation}."] if facts.approximation else []
         parts.append(section("Technical part: checks", *map(paragraph, said)))
     return page_of(heading, "".join(parts), __version__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -120,19 +120,19 @@ def _ask_numbers(fitted: Any, X: Any, y: NDArray[Any], **more: Any) -> dict[str,
     # successes are predicted among their trials
     among = {"trials": y[:, 1]} if y.ndim == 2 and "trials" in fitted.response_family().columns else {}
     answers = {"mean": np.asarray(fitted.predict(X, **more, **among), float), "pit": np.asarray(ndtr(residuals))}
-    answers |= {"size": size for size in _sizes(fitted, y, **more)}
+    size = _size(fitted, y, **more)
+    answers |= {} if size is None else {"size": size}
     if y.ndim == 2 and "event" in fitted.response_family().columns:
         answers["order"] = np.asarray(fitted.predict_latent(X, **more), float)
     return answers
 
 
-def _sizes(fitted: Any, y: NDArray[Any], offset: Array | None = None) -> Iterator[Array]:
+def _size(fitted: Any, y: NDArray[Any], offset: Array | None = None) -> Array | None:
     """What an observation is in proportion to without any feature: its trials or its exposure, if it has such."""
     family = fitted.response_family()
     if y.ndim == 2 and "trials" in family.columns:
-        yield np.asarray(y[:, 1], float)
-    elif offset is not None and family.link == "log":
-        yield np.exp(offset)
+        return np.asarray(y[:, 1], float)
+    return np.exp(offset) if offset is not None and family.link == "log" else None
 
 
 def _sum_up_numbers(seen: HeldOut) -> dict[str, Any]:
