@@ -29,6 +29,8 @@ BINARY, WHOLE = ("bernoulli", "logistic", "probit", "cloglog"), ("poisson", "bin
 LEVEL = re.compile(r"^(?:C\()?(?P<column>[^\[\]:()]+)\)?\[(?:T\.)?(?P<level>.+)\]$")
 #: levels named at most; a standard deviation whose interval is wider than this factor may be nearly zero
 NAMED, OPEN = 6, 20.0
+#: a column whose rows span less than this, and at least one unit, changes by one unit in a sentence
+WIDE = 200.0
 #: joint probability below which the levels of a column differ
 CHANCE = 0.1
 #: draws that check an approximation where no number is given
@@ -76,7 +78,7 @@ def describe_additive(model: Any, frame: Any = None, draws: int = DRAWS) -> Addi
     draws : int
         For the check of the approximation.
     """
-    sentences = [*_coefficients(model, response_words(model, frame)), *_terms(model)]
+    sentences = [*_coefficients(model, response_words(model, frame), frame), *_terms(model)]
     try:
         loo = model.loo()
     except ValueError:
@@ -147,7 +149,7 @@ def readable(name: str) -> str:
     )
 
 
-def _coefficients(model: Any, what: str) -> list[str]:
+def _coefficients(model: Any, what: str, frame: Any = None) -> list[str]:
     """What the response rises and falls with; columns of levels once; what an interaction makes conditional is said."""
     if "fixed" not in model.term_names_:
         return []
@@ -160,7 +162,7 @@ def _coefficients(model: Any, what: str) -> list[str]:
             columns.setdefault(_stem(row["name"]), []).append(row)
     found: dict[str, list[str]] = {}
     for name, lines in columns.items():
-        verb, words = _effect(model, name, lines)
+        verb, words = _effect(model, name, lines, frame)
         found.setdefault(verb, []).append(words)
     said = [f"{verb} {_listed(names)}" for verb, names in found.items() if verb]
     alone = len(columns) == 1 and not crossed and len(model.term_names_) == 1
@@ -176,7 +178,7 @@ def _coefficients(model: Any, what: str) -> list[str]:
     return [" ".join(sentences)] if sentences else []
 
 
-def _effect(model: Any, name: str, lines: list[dict[str, Any]]) -> tuple[str, str]:
+def _effect(model: Any, name: str, lines: list[dict[str, Any]], frame: Any) -> tuple[str, str]:
     """A verb, empty where nothing is clear, and what it is said of."""
     if len(lines) > 1:
         p = _joint(model, name)
@@ -186,14 +188,30 @@ def _effect(model: Any, name: str, lines: list[dict[str, Any]]) -> tuple[str, st
         return "", name
     is_level, up = LEVEL.match(row["name"]), row["low"] > 0.0
     if not is_level:
-        return "rises with" if up else "falls with", f"{name}{_amount(model, row, ' per unit')}"
+        return "rises with" if up else "falls with", f"{name}{_amount(model, row, _step(model, name, frame))}"
     level = f"{name} {is_level['level']}{_against(model, name)}"
     return "is higher for" if up else "is lower for", f"{level}{_amount(model, row)}"
 
 
-def _amount(model: Any, row: dict[str, Any], each: str = "") -> str:
-    """A clear effect as a difference, or as a factor of the mean or of the odds, with its 90 % interval."""
+def _step(model: Any, name: str, frame: Any) -> float:
+    """A change of a column that the rows show: one unit, or a power of ten where the rows span much less or more."""
+    try:
+        values = np.asarray((model._frame if frame is None else frame)[name], float)
+    except (KeyError, TypeError, ValueError):
+        return 1.0  # an expression, or no rows here
+    seen = values[np.isfinite(values)]
+    span = float(np.ptp(seen)) if seen.size else 1.0
+    return 1.0 if span == 0.0 or 1.0 <= span < WIDE else float(10.0 ** np.floor(np.log10(span / 2.0)))
+
+
+def _amount(model: Any, row: dict[str, Any], step: float = 0.0) -> str:
+    """A clear effect as a difference, or as a factor of the mean or of the odds, with its 90 % interval.
+
+    Of a column of numbers it is that of a `step`.
+    """
     family = family_of(model.family)
+    each = {0.0: "", 1.0: " per unit"}.get(step, f" per {step:g}")
+    row = {end: row[end] * (step or 1.0) for end in ("mean", "low", "high")}
     if family.link == "identity":
         mean, low, high = (abs(v) for v in (row["mean"], *sorted((row["low"], row["high"]), key=abs)))
         return f" (by {mean:.2g}{each}, 90 %: {low:.2g} to {high:.2g})"
