@@ -29,7 +29,8 @@ from latlin.datasets.target import EXPOSED, guess_family
 from latlin.numerics.alerts import MisfitWarning
 from latlin.numerics.archive import load_with_card, save_with_card
 from latlin.potentials.checks import RefusedSites
-from latlin.report.additive import AdditiveFacts, describe_additive, render_additive
+from latlin.report.additive import AdditiveFacts, describe_additive
+from latlin.report.additive_page import render_additive
 
 # --- From a table and options to the rows, the formulas and the family of an additive model.
 
