@@ -51,6 +51,9 @@ def test_separation_and_leakage_are_named():
     y = X["age"] + rng.standard_normal(120)
     leaked = BayesianLinearRegression().fit(X.assign(total=2.0 * y), y)
     assert "'total' copies the target" in str(leaked.checks_)
+    exact = BayesianLinearRegression().fit(X.assign(total=1.8 * y + 32.0), y)
+    assert [check.name for check in exact.checks_.failed] == ["leakage", "hyperparameters"]
+    assert "integrate" not in exact.checks_.failed[1].remedy  # that is what it does
 
 
 def test_collapsed_relevances_are_named():
