@@ -52,6 +52,17 @@ def test_a_single_term_has_no_others_beside_it(plain):
     assert describe_additive(model, plain[0]).conclusion()[0] == f"y rises with x ({size})."
 
 
+@pytest.mark.parametrize(("units", "step"), [(10.0, 0.1), (0.001, 1000.0)])
+def test_effects_are_of_a_change_that_the_rows_show(plain, units, step):
+    """A unit may be more than all rows span, or next to nothing."""
+    frame = plain[0].assign(x=plain[0]["x"] / np.ptp(plain[0]["x"]) * 4.0 / units)
+    model = AdditiveModel("y ~ x", hyperparameters="maximise").fit(frame)
+    row = {end: step * value for end, value in model.effects()["x"].items() if end != "name"}
+    size = f"by {row['mean']:.2g} per {step:g}, 90 %: {row['low']:.2g} to {row['high']:.2g}"
+    assert describe_additive(model, frame).conclusion()[0] == f"y rises with x ({size})."
+    assert describe_additive(model).conclusion()[0] == f"y rises with x ({size})."
+
+
 def test_the_joint_probability_is_that_of_the_coefficients(plain):
     """Against the covariance of draws of the two coefficients."""
     frame, _, _ = plain

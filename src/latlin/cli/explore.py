@@ -242,6 +242,8 @@ def _pairs(frame: Any, target: str, along: str) -> tuple[Any, Any, Any]:
     from latlin.datasets.dates import YEAR, days_of, looks_dated
 
     refuse_unknown(frame.columns, (target, along))
+    if target == along:
+        raise ValueError(f"target and along must be two columns, got {target!r} for both")
     x, y = column_of_numbers(frame[along]), column_of_numbers(frame[target])
     if x is None and looks_dated(frame[along]):
         x = 1970.0 + days_of(frame[along]) / YEAR

@@ -147,6 +147,13 @@ Separator = Annotated[
 Decimal = Annotated[str, typer.Option(help="The decimal mark of a text file: . or ,")]
 Levels = Annotated[str, typer.Option(metavar="LEVEL,…", help="Ordered levels of the target, lowest first.")]
 PriorScale = Annotated[str, typer.Option(help="Prior standard deviation of a standardised coefficient, or auto.")]
+Hyperparameters = Annotated[
+    str,
+    typer.Option(
+        metavar="WAY",
+        help="How scales and the like are learnt: integrate (averaged over, slower), maximise, or auto.",
+    ),
+]
 Exposure = Annotated[str, typer.Option(metavar="COLUMN", help="The column of exposures of counts or amounts.")]
 Frequency = Annotated[
     str, typer.Option(metavar="COLUMN", help="The column that counts how often each row was observed.")

@@ -130,7 +130,7 @@ def _draws_about(axes: Axes) -> tuple[Array, Array]:
 def _draws_in_cells(space: Space, axes: Axes, u: Array, share: Array, step: float) -> tuple[Array, Array]:
     """Draws from the cells of a lattice, more of them where its points have larger shares, and their log density.
 
-    Where the lattice ends because its next point lies beyond an end of the search, the cell of that point is among them.
+    Where the lattice ends because its next point lies beyond an end of the search, that cell is among them.
     """
     (low, high), moves = space.box.T, step * axes.even * axes.basis
     beyond = np.concatenate([u + move for move in np.concatenate([moves.T, -moves.T])])
@@ -193,6 +193,8 @@ def _tabulated(member: Hyperparameter, u: Array, weight: Array, mean: float, sd:
 LOST = 0.03
 #: width, in standard deviations of a coordinate, of the two slices at an end that tell how fast its density falls there
 SLICE = 0.35
+#: mass of the last slice below which nothing is said: so few draws are there that they do not tell how it goes on
+SLIGHT = 1e-3
 
 
 def share_beyond(member: Hyperparameter, marginal: Marginal, side: int) -> float:
@@ -209,7 +211,7 @@ def share_beyond(member: Hyperparameter, marginal: Marginal, side: int) -> float
     width = SLICE * float(np.sqrt(mass @ (known - middle) ** 2 / mass.sum()))
     at = member.coordinate(end) - side * width * np.arange(3)
     last, before = np.abs(np.diff(np.interp(at, known, marginal.levels, left=0.0, right=1.0)))
-    if last == 0.0:
+    if last < SLIGHT:
         return 0.0
     return float(last / (before / last - 1.0)) if before > last else np.inf
 
