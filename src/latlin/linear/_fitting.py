@@ -21,8 +21,9 @@ from latlin.distributed.blocks import Block, add
 from latlin.hyper.space import Evaluation
 from latlin.inference.affine.engine import AffineKL
 from latlin.inference.blocks import BlockModel, Reading, pieces
-from latlin.inference.engine import Engine, sum_form
+from latlin.inference.engine import Engine
 from latlin.inference.exact import Exact, conclude
+from latlin.inference.forms.dense import sum_form
 from latlin.inference.forms.prior import gaussian_part
 from latlin.inference.forms.projections import whitened_projections
 from latlin.inference.forms.sums import Sums

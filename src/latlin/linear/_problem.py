@@ -14,17 +14,19 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from latlin.inference.evidence.terms import EvidenceGradient
 from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor
-from latlin.numerics.arrays import Array, summable
+from latlin.numerics import arrays
+from latlin.numerics.arrays import Array, summable, visible
 from latlin.numerics.linalg import longest_product
+from latlin.numerics.options import float_array
 from latlin.numerics.stored import storable
 from latlin.potentials import families
-from latlin.potentials.checks import countable, finite, refuse
+from latlin.potentials.checks import countable, finite, naming_rows, refuse
 from latlin.potentials.families import FAMILIES, Described, Family
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.poisson import Poisson
@@ -390,3 +392,48 @@ class LinearProblem:
     def unit(self) -> float:
         """The natural size of a coefficient of a standardised feature."""
         return self.family.unit(self.targets)
+
+
+# --- What belongs to the rows: weights, offsets, and the numbers that stand for labels.
+
+
+def check_weights(value: Any, count: int) -> Array | None:
+    """Non-negative exponents, one per row, not all zero; None stays None."""
+    if value is None:
+        return None
+    array = float_array("sample_weight", visible("sample_weight", value))
+    if array.ndim == 0:
+        array = np.full(count, float(array))
+    if array.shape != (count,):
+        raise ValueError(f"sample_weight must have shape ({count},), one number per row, got shape {array.shape}")
+    with naming_rows():
+        refuse("sample_weight", array, ~(np.isfinite(array) & (array >= 0.0)), "finite numbers of at least zero")
+    if not np.any(array > 0.0):
+        raise ValueError("sample_weight is zero everywhere: there is nothing to learn from")
+    return arrays.countable("sample_weight", array)
+
+
+def check_offsets(value: Any, count: int, width: int = 1) -> Array | None:
+    """One number per row, or one per row and class; None stays None."""
+    if value is None:
+        return None
+    array = float_array("offset", value)
+    if array.ndim == 0:
+        array = np.full(count, float(array))
+    allowed = {(count,)} | ({(count, width)} if width > 1 else set())
+    if array.shape not in allowed:
+        raise ValueError(f"offset must have shape {' or '.join(map(str, sorted(allowed)))}, got shape {array.shape}")
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"offset must be finite, got {array[~np.isfinite(array)][0]:g}")
+    return np.asarray(summable("offset", array))
+
+
+def offset_of(offset: Array | None, index: int) -> Array | None:
+    """The offsets of one class."""
+    return offset[:, index] if offset is not None and offset.ndim == 2 else offset
+
+
+class LabelCoding(Protocol):
+    """Observations of a block as numbers."""
+
+    def __call__(self, y: NDArray[Any]) -> Array: ...

@@ -28,8 +28,7 @@ from latlin.linear._blocks import BlockRows
 from latlin.linear._fitting import SMALL, settled
 from latlin.linear._learning import Learning, LearntFit, Unknowns, fit_of, fixed_table
 from latlin.linear._predict import LinearPredictors
-from latlin.linear._problem import Design, LinearProblem
-from latlin.linear._rows import LabelCoding, offset_of
+from latlin.linear._problem import Design, LabelCoding, LinearProblem, offset_of
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Rules
 from latlin.numerics.threads import blas_threads_for

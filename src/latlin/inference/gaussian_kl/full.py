@@ -23,8 +23,7 @@ from latlin.densities.gaussian import Gaussian
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.densities.structured.base import StructuredCovariance, banded_triangle
 from latlin.inference.blocks import BlockModel
-from latlin.inference.engine import site_form, sum_form
-from latlin.inference.forms.dense import inherit_parameters, match_parameters
+from latlin.inference.forms.dense import inherit_parameters, match_parameters, site_form, sum_form
 from latlin.inference.forms.prior import may_take_sparse, needs_sparse
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import SiteParameters
