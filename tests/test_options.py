@@ -154,6 +154,24 @@ CASES = {
     "integrand": (lambda: quadrature.integrate(3, quadrature.Gaussian(0.0, 1.0), 9), "f must be callable, got 3"),
 }
 
+PAIR = np.array([1.0, 2.0])
+NAMED = ("engine", "optimizer", "multi_class", "approximation", "kernel", "method")
+
+
+@pytest.mark.parametrize(
+    ("cls", "option"),
+    [
+        pytest.param(cls, option, id=f"{cls.__name__}-{option}")
+        for cls in ESTIMATORS
+        for option in inspect.signature(cls).parameters
+        if option in NAMED
+    ],
+)
+def test_an_array_is_no_name(cls, option):
+    others = {"method": "gradient"} if (cls, option) == (FactorAnalysis, "optimizer") else {}
+    assert f"{option} must be" in complaint(cls, others | {option: PAIR})
+
+
 DAYS = np.arange("2020-01-01", "2020-01-13", dtype="datetime64[D]")
 
 
@@ -166,7 +184,30 @@ def prior_of(scale):
     return LatentLinearModel([GaussianFactor(cov=scale**2, dim=3), SiteFactor(X, potentials.Logit(Y > 0))])
 
 
+def integral(**options):
+    return quadrature.BayesianQuadrature(quadrature.Gaussian(0.0, 1.0), **options).integrate(lambda x: x[:, 0], 5)
+
+
 CASES |= {
+    "noise floor of factors": (
+        lambda: FactorAnalysis(1, noise_floor=1e300).fit(X),
+        "noise_floor must be a number of at least 0 and below 1, got 1e.300",
+    ),
+    "noise floor of mixed factors": (
+        lambda: MixedFactorAnalysis(1, noise_floor=1.0).fit(X),
+        "noise_floor must be a number of at least 0 and below 1, got 1.0",
+    ),
+    "degrees of freedom": (lambda: MixedFactorAnalysis(1, df=PAIR).fit(X), "df must be a number above 2, got array"),
+    "rank of groups": (lambda: GroupFactorAnalysis(1, rank=PAIR).fit(X), "rank must be 'full' or an integer"),
+    "kernel of an integral": (lambda: integral(kernel=PAIR), "kernel must be one of 'rbf'"),
+    "mean of an integral": (lambda: integral(mean=PAIR), "mean must be one of 'constant', 'zero', got array"),
+    "warp of an integral": (lambda: integral(warp=PAIR), "warp must be one of None, 'auto', 'log'"),
+    "scores of an integral": (lambda: integral(acquisition=PAIR), "acquisition must be one of"),
+    "lengths of an integral": (lambda: integral(hyperparameters=PAIR), "hyperparameters must be one of 'marginal'"),
+    "step of a mixture": (
+        lambda: BayesianGaussianMixture(2, step=PAIR, algorithm="natural").fit(X),
+        "step must be one of 'robbins-monro'",
+    ),
     "formula with a bar": (lambda: additive(formula="y ~ x | g"), "must be one sum of terms"),
     "formula with a huge number": (lambda: additive(formula="y ~ x + 1e400"), "cannot be evaluated"),
     "priors of a formula": (lambda: additive(priors=3), "priors must be a dict, got 3"),

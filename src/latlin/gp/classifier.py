@@ -32,7 +32,7 @@ from latlin.inference.engine import Engine
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array, numeric, side_by_side, stacked, summable, visible
-from latlin.numerics.options import jobs, whole
+from latlin.numerics.options import jobs, one_of, whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
@@ -209,10 +209,7 @@ class GaussianProcessClassifier(Approximated, ClassDraws, Archived, Reported, Cl
 
     def _fits_together(self, engine: Engine, choice: Choice, data: Training) -> Choice:
         """All classes in one model where that is wanted and serves, else the choice as it is, with the reason."""
-        if self.multi_class not in MULTI_CLASS:
-            raise ValueError(
-                f"multi_class must be one of {', '.join(map(repr, MULTI_CLASS))}, got {self.multi_class!r:.80}"
-            )
+        one_of("multi_class", self.multi_class, MULTI_CLASS)
         if len(self.classes_) == 2 or self.multi_class == "one-vs-rest":
             return choice
         joint, unheld = _joint_choice(choice, str(self.link), data.n_rows, data.blocks is not None)

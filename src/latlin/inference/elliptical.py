@@ -28,7 +28,7 @@ from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import quiet
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import number
+from latlin.numerics.options import is_name, number
 from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials.base import Derivatives, ExpectedLog, Potential
 
@@ -79,7 +79,7 @@ class EllipticalKL:
     max_iter: int = 300
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.df, str) and self.df == "auto"):
+        if not is_name(self.df, "auto"):
             number("df", self.df, least=DF_RANGE[0], most=LARGEST_DF)
 
     def run(

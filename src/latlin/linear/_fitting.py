@@ -34,6 +34,7 @@ from latlin.linear._learning import (
 )
 from latlin.linear._problem import LinearProblem
 from latlin.numerics.arrays import SMALLEST, summable, visible
+from latlin.numerics.options import is_name
 from latlin.numerics.progress import begun
 from latlin.potentials.checks import finite
 from latlin.potentials.ranges import Increasing, Positive, Range
@@ -51,19 +52,15 @@ FINER: dict[str, Engine] = {"gkl": GaussianKL(tol=1e-9), "laplace": Laplace(tol=
 
 def settled(problem: LinearProblem, given: Mapping[str, Any], ard: bool) -> tuple[dict[str, Any], list[str]]:
     """Every hyperparameter with a number to start from, and the names of those to learn."""
-    if ard and not _is_auto(given["prior_scale"]):
+    if ard and not is_name(given["prior_scale"], AUTO):
         raise ValueError(
             f"ard=True learns one prior scale per feature: it needs prior_scale='auto', got {given['prior_scale']!r}"
         )
     scale = np.full(problem.design.n_features, problem.unit) if ard else problem.unit
     first = {"prior_scale": scale, **problem.prior.first(), **problem.family.first(problem.targets)}
     ranges, count = ranges_of(problem), problem.design.n_features
-    known = {n: first[n] if _is_auto(v) else _checked(n, v, ranges[n], count) for n, v in given.items()}
-    return known, [name for name, value in given.items() if _is_auto(value)]
-
-
-def _is_auto(value: Any) -> bool:
-    return isinstance(value, str) and value == AUTO
+    known = {n: first[n] if is_name(v, AUTO) else _checked(n, v, ranges[n], count) for n, v in given.items()}
+    return known, [name for name, value in given.items() if is_name(value, AUTO)]
 
 
 def _checked(name: str, value: Any, span: Range, n_features: int) -> Any:
