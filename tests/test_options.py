@@ -189,6 +189,18 @@ def integral(**options):
 
 
 CASES |= {
+    "wide prior of robust coefficients": (
+        lambda: linear.RobustRegression(prior_scale=1e30).fit(X, Y),
+        "prior_scale or intercept_scale is too large for a fit, got 1e.30",
+    ),
+    "wide prior of several classes": (
+        lambda: linear.BayesianSoftmaxRegression(prior_scale=1e30).fit(X, np.arange(12) % 3),
+        "prior_scale or intercept_scale is too large for a fit, got 1e.30",
+    ),
+    "prior that no number holds": (
+        lambda: linear.BayesianPoissonRegression(prior_scale=1e100).fit(X, COUNTS),
+        "prior_scale must leave coefficients below 1e.70 in the units of X",
+    ),
     "noise floor of factors": (
         lambda: FactorAnalysis(1, noise_floor=1e300).fit(X),
         "noise_floor must be a number of at least 0 and below 1, got 1e.300",

@@ -19,13 +19,15 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from latlin import potentials
 from latlin.inference.evidence.terms import EvidenceGradient
 from latlin.inference.model import GaussianFactor, SiteFactor
-from latlin.numerics.arrays import Array, summable
+from latlin.numerics.arrays import LARGEST, Array
 from latlin.numerics.stored import storable
 from latlin.potentials.base import Potential
 from latlin.potentials.ranges import Between, Range
 
 #: rows that stay in the cache
 PIECE = 512
+#: the largest scale whose square is among the numbers that a model takes
+LARGEST_SCALE = float(np.sqrt(LARGEST))
 
 
 @storable
@@ -164,6 +166,11 @@ class CoefficientPrior(Protocol):
 def _locations_and_scales(design: Design, intercept: tuple[float, float], values: Values) -> tuple[Array, Array]:
     count = design.n_features
     loc, scale = (np.broadcast_to(values.get(n, 0.0), count) / design.spread for n in ("prior_mean", "prior_scale"))
+    if scale.max() > LARGEST_SCALE:
+        raise ValueError(
+            f"prior_scale must leave coefficients below {LARGEST_SCALE:g} in the units of X, got {scale.max():g}: "
+            "change the units"
+        )
     return (np.append(loc, intercept[0]), np.append(scale, intercept[1])) if design.intercept else (loc, scale)
 
 
@@ -181,7 +188,7 @@ class GaussianPrior:
 
     def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> GaussianFactor:
         mean, scale = _locations_and_scales(design, intercept, values)
-        return GaussianFactor(mean, summable("prior_scale", scale) ** 2)
+        return GaussianFactor(mean, scale**2)
 
     def gradient(self, design: Design, values: Values, slopes: EvidenceGradient) -> dict[str, Any]:
         # v_j = s_j²/spread_j², ∂v_j/∂s_j = 2 s_j/spread_j²

@@ -32,7 +32,7 @@ from latlin.linear._learning import (
     learn_exactly,
     ranges_of,
 )
-from latlin.linear._problem import LinearProblem
+from latlin.linear._problem import LinearProblem, naming_wide_priors
 from latlin.numerics.arrays import SMALLEST, summable, visible
 from latlin.numerics.options import is_name
 from latlin.numerics.progress import begun
@@ -100,6 +100,20 @@ def fit_problem(
     wish: Learning = Learning(),  # noqa: B008
 ) -> LearntFit:
     """The posterior, its free hyperparameters maximised or integrated."""
+    with naming_wide_priors(problem, values):
+        return _fit(problem, engine, values, free, start, verbose, checkpoint, wish)
+
+
+def _fit(
+    problem: LinearProblem,
+    engine: str | Engine,
+    values: Mapping[str, Any],
+    free: Sequence[str],
+    start: Posterior | None,
+    verbose: bool,
+    checkpoint: Path | None,
+    wish: Learning,
+) -> LearntFit:
     small = problem.n_entries <= SMALL
     chosen, reason = choose_engine(problem, engine, values, free, small)
     task = task_for(wish, chosen, small, problem.design.dim, verbose)

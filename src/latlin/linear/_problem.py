@@ -6,7 +6,8 @@ The rows are in memory or in blocks; `HeldRows` and `BlockRows` are the two plac
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -98,6 +99,22 @@ AMOUNTS = _chosen(*families.AMOUNTS)
 
 #: hyperparameters by name: "prior_scale" and those of the likelihood and of the prior
 Values = Mapping[str, Any]
+
+
+#: prior standard deviations, in their unit, beyond which precisions may be lost in rounding
+WIDEST = 1e6
+
+
+@contextmanager
+def naming_wide_priors(problem: LinearProblem, values: Values) -> Iterator[None]:
+    """What a fit lost to rounding under a very wide prior is said with the name of its scale."""
+    try:
+        yield
+    except ValueError as error:
+        scale = max(float(np.max(values["prior_scale"])), problem.intercept[1])
+        if scale <= WIDEST * max(problem.unit, 1.0) or "positive definite" not in str(error):
+            raise
+        raise ValueError(f"prior_scale or intercept_scale is too large for a fit, got {scale:.3g}: {error}") from error
 
 
 @dataclass(frozen=True)
