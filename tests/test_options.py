@@ -201,6 +201,22 @@ CASES |= {
         lambda: linear.BayesianPoissonRegression(prior_scale=1e100).fit(X, COUNTS),
         "prior_scale must leave coefficients below 1e.70 in the units of X",
     ),
+    "labels of two kinds": (
+        lambda: linear.BayesianLogisticRegression().fit(X, np.array(["a", 1] * 6, dtype=object)),
+        "y must hold labels of one kind, texts or numbers, got int and str",
+    ),
+    "missing labels": (
+        lambda: linear.BayesianSoftmaxRegression().fit(X, np.array([None, "a"] * 6, dtype=object)),
+        "y must hold labels of one kind, texts or numbers, got NoneType and str",
+    ),
+    "bytes in a list of labels": (
+        lambda: GaussianProcessClassifier().fit(X, [b"a", b"b"] * 6),
+        "y must hold labels of one kind, texts or numbers, got bytes",
+    ),
+    "labels of two kinds in a stream": (
+        lambda: linear.BayesianProbitRegression().partial_fit(X, ["a", 1] * 6),
+        "y must hold labels of one kind, texts or numbers, got int and str",
+    ),
     "noise floor of factors": (
         lambda: FactorAnalysis(1, noise_floor=1e300).fit(X),
         "noise_floor must be a number of at least 0 and below 1, got 1e.300",

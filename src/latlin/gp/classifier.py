@@ -31,7 +31,7 @@ from latlin.gp.vecchia import Vecchia
 from latlin.inference.engine import Engine
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import Array, numeric, side_by_side, stacked, summable, visible
+from latlin.numerics.arrays import Array, numeric, orderly, side_by_side, stacked, summable, visible
 from latlin.numerics.options import jobs, one_of, whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
@@ -180,7 +180,7 @@ class GaussianProcessClassifier(Approximated, ClassDraws, Archived, Reported, Cl
         """
         rng = generator(self.random_state)
         data = open_training(X, y, int(rng.integers(2**31))) if is_blocked(X) else Training(X, y)
-        inputs, labels = validate_data(self, numeric("X", data.X), visible("y", data.y), dtype=np.float64)
+        inputs, labels = validate_data(self, numeric("X", data.X), orderly("y", visible("y", data.y)), dtype=np.float64)
         inputs = summable("X", inputs)
         data = data._replace(X=inputs, y=labels)
         check_classification_targets(labels)

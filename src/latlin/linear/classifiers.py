@@ -33,7 +33,7 @@ from latlin.linear._predict import LinearPredictors, levels, log_density, tails
 from latlin.linear._problem import LinearProblem, Summarised
 from latlin.linear._stream import StreamingClasses
 from latlin.linear._tables import column_of
-from latlin.numerics.arrays import Array
+from latlin.numerics.arrays import Array, orderly
 from latlin.numerics.options import jobs, whole
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import FAMILIES, Family
@@ -105,7 +105,7 @@ class Classification(ClassifierMixin, LinearEstimator):
         if is_blocked(X):
             return self._fit_blocks(X, y, sample_weight, offset, checkpoint)
         refuse_checkpoint(checkpoint)
-        X, y = self._training(X, y)
+        X, y = self._training(X, orderly("y", y))
         check_classification_targets(y)
         weight = _checks.weights(sample_weight, X.shape[0])
         self.classes_ = self._ordered(_classes(y, weight))
