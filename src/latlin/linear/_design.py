@@ -26,6 +26,8 @@ from latlin.potentials.ranges import Between, Range
 
 #: rows that stay in the cache
 PIECE = 512
+#: spread, as a share of the mean, of a constant feature
+FLAT = 1e-10
 #: the largest scale whose square is among the numbers that a model takes
 LARGEST_SCALE = float(np.sqrt(LARGEST))
 
@@ -106,7 +108,7 @@ def design_of_moments(mean: Array, variance: Array, *, standardise: bool, interc
     if not standardise:
         return Design(np.zeros(len(mean)), np.ones(len(mean)), intercept)
     # a constant feature has a spread of rounding only
-    flat = variance <= (1e-10 * mean) ** 2
+    flat = variance <= (FLAT * mean) ** 2
     spread = np.where(flat, 1.0, np.sqrt(np.where(flat, 1.0, variance)))
     return Design(mean if centred else np.zeros(len(mean)), spread, intercept)
 

@@ -22,8 +22,8 @@ from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.linear._checks import FirstPass, LabelCoding, take_column
-from latlin.linear._design import CoefficientPrior, Design
-from latlin.numerics.arrays import Array
+from latlin.linear._design import FLAT, CoefficientPrior, Design
+from latlin.numerics.arrays import Array, largest
 from latlin.potentials import families
 from latlin.potentials.base import Potential
 from latlin.potentials.checks import RefusedSites, countable, finite, refuse
@@ -312,7 +312,11 @@ class LinearProblem:
     @cached_property
     def feature_size(self) -> float:
         """The root mean square of features that are not standardised; 1 where they are."""
-        return 1.0 if np.any(self.design.spread != 1.0) else self.observed.feature_size(self.design.n_features)
+        if np.any(self.design.spread != 1.0):
+            return 1.0
+        size = self.observed.feature_size(self.design.n_features)
+        # what centring leaves of constant features is rounding
+        return size if size > FLAT * largest(self.design.centre) else 1.0
 
     @cached_property
     def unit(self) -> float:
