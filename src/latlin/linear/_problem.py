@@ -9,31 +9,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from latlin.inference.evidence.terms import EvidenceGradient
 from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor
-from latlin.numerics import arrays
-from latlin.numerics.arrays import Array, summable, visible
+from latlin.numerics.arrays import LARGEST, Array, countable, largest, summable, visible
 from latlin.numerics.linalg import longest_product
 from latlin.numerics.options import float_array
 from latlin.numerics.stored import storable
-from latlin.potentials import families
-from latlin.potentials.checks import countable, finite, naming_rows, refuse
-from latlin.potentials.families import FAMILIES, Described, Family
+from latlin.potentials.checks import naming_rows, refuse
+from latlin.potentials.families import Described, Family
 from latlin.potentials.gaussian import Gaussian
-from latlin.potentials.poisson import Poisson
 from latlin.potentials.ranges import Between, Range
 
 #: rows that stay in the cache
 PIECE = 512
+#: spread, as a share of the mean, of a constant feature
+FLAT = 1e-10
+#: the largest scale whose square is among the numbers that a model takes
+LARGEST_SCALE = float(np.sqrt(LARGEST))
 
 
 @storable
@@ -112,7 +113,7 @@ def design_of_moments(mean: Array, variance: Array, *, standardise: bool, interc
     if not standardise:
         return Design(np.zeros(len(mean)), np.ones(len(mean)), intercept)
     # a constant feature has a spread of rounding only
-    flat = variance <= (1e-10 * mean) ** 2
+    flat = variance <= (FLAT * mean) ** 2
     spread = np.where(flat, 1.0, np.sqrt(np.where(flat, 1.0, variance)))
     return Design(mean if centred else np.zeros(len(mean)), spread, intercept)
 
@@ -170,6 +171,11 @@ class CoefficientPrior(Protocol):
 def locate_and_scale(design: Design, intercept: tuple[float, float], values: Values) -> tuple[Array, Array]:
     count = design.n_features
     loc, scale = (np.broadcast_to(values.get(n, 0.0), count) / design.spread for n in ("prior_mean", "prior_scale"))
+    if scale.max() > LARGEST_SCALE:
+        raise ValueError(
+            f"prior_scale must leave coefficients below {LARGEST_SCALE:g} in the units of X, got {scale.max():g}: "
+            "change the units"
+        )
     return (np.append(loc, intercept[0]), np.append(scale, intercept[1])) if design.intercept else (loc, scale)
 
 
@@ -187,7 +193,7 @@ class GaussianPrior:
 
     def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> GaussianFactor:
         mean, scale = locate_and_scale(design, intercept, values)
-        return GaussianFactor(mean, summable("prior_scale", scale) ** 2)
+        return GaussianFactor(mean, scale**2)
 
     def gradient(self, design: Design, values: Values, slopes: EvidenceGradient) -> dict[str, Any]:
         # v_j = s_j²/spread_j², ∂v_j/∂s_j = 2 s_j/spread_j²
@@ -215,7 +221,7 @@ class LocatedPrior:
         return {**GaussianPrior().gradient(design, values, slopes), "prior_mean": d_mean / design.spread}
 
 
-# --- The families of the linear estimators, and what was observed of the rows in memory.
+# --- What was observed of the rows in memory.
 
 
 class Targets(NamedTuple):
@@ -256,29 +262,6 @@ class Targets(NamedTuple):
     def class_weights(self, count: int) -> Array:
         weight = np.ones_like(self.y) if self.weight is None else self.weight
         return np.bincount(self.y.astype(int), weights=weight, minlength=count).astype(float)
-
-
-class PoissonRate(Poisson):
-    """Poisson sites that also take non-integer y ≥ 0, such as averaged counts: y! becomes Γ(y + 1)."""
-
-    def __init__(self, y: ArrayLike) -> None:
-        values = finite("y", y)
-        refuse("y", values, values < 0, "numbers of at least zero")
-        self._store(y=countable("y", values))
-
-
-AVERAGED_COUNTS = replace(FAMILIES["poisson"], template=PoissonRate(0.0))
-
-
-def _chosen(*names: str) -> dict[str, Family]:
-    return {name: FAMILIES[name] for name in names if name in FAMILIES}
-
-
-#: noise about the linear predictor
-LOCATION = _chosen("gaussian", "student-t", "laplace", "cauchy", "logistic")
-COUNTS = {**_chosen(*families.COUNTS), "poisson": AVERAGED_COUNTS}
-SURVIVAL = _chosen(*families.TIMES)
-AMOUNTS = _chosen(*families.AMOUNTS)
 
 
 @dataclass(frozen=True)
@@ -386,7 +369,11 @@ class LinearProblem:
     @cached_property
     def feature_size(self) -> float:
         """The root mean square of features that are not standardised; 1 where they are."""
-        return 1.0 if np.any(self.design.spread != 1.0) else self.observed.feature_size(self.design.n_features)
+        if np.any(self.design.spread != 1.0):
+            return 1.0
+        size = self.observed.feature_size(self.design.n_features)
+        # what centring leaves of constant features is rounding
+        return size if size > FLAT * largest(self.design.centre) else 1.0
 
     @cached_property
     def unit(self) -> float:
@@ -410,7 +397,7 @@ def check_weights(value: Any, count: int) -> Array | None:
         refuse("sample_weight", array, ~(np.isfinite(array) & (array >= 0.0)), "finite numbers of at least zero")
     if not np.any(array > 0.0):
         raise ValueError("sample_weight is zero everywhere: there is nothing to learn from")
-    return arrays.countable("sample_weight", array)
+    return countable("sample_weight", array)
 
 
 def check_offsets(value: Any, count: int, width: int = 1) -> Array | None:

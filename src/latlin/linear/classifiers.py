@@ -22,7 +22,7 @@ from latlin.linear._predict import LinearPredictors, levels, log_density, tails
 from latlin.linear._problem import LabelCoding, LinearProblem, check_offsets, check_weights, offset_of
 from latlin.linear._rows import Loss, OneLabel, at_least_two, check_actions, chosen, class_index, column_of, loss_table
 from latlin.linear._stream import StreamingClasses
-from latlin.numerics.arrays import Array
+from latlin.numerics.arrays import Array, orderly
 from latlin.numerics.options import jobs, whole
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import FAMILIES, Family
@@ -94,7 +94,7 @@ class Classification(ClassifierMixin, LinearEstimator):
         if is_blocked(X):
             return self._fit_blocks(X, y, sample_weight, offset, checkpoint)
         refuse_checkpoint(checkpoint)
-        X, y = self._training(X, y)
+        X, y = self._training(X, orderly("y", y))
         check_classification_targets(y)
         weight = check_weights(sample_weight, X.shape[0])
         self.classes_ = self._ordered(_classes(y, weight))

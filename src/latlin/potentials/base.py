@@ -23,7 +23,7 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.options import float_array
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable_by_arguments
-from latlin.potentials import checks
+from latlin.potentials import extremes
 from latlin.potentials.about_mode import nearly_gaussian
 from latlin.potentials.checks import Derivatives, ExpectedLog, QuadraticBound, TiltedMoments, common_length
 from latlin.potentials.predictive import LocationPredictive, Predictive
@@ -209,7 +209,7 @@ class Potential(ABC):
         """
         block, (m, v), shape = self._flat(mean=mean, var=var)
         with np.errstate(all="ignore"):
-            found = checks.answer(block, checks.parabola_expected, Potential._expected_log, m, v)
+            found = extremes.answer(block, extremes.parabola_expected, Potential._expected_log, m, v)
         return ExpectedLog(*(out.reshape(shape) for out in found))
 
     def tilted_moments(self, mean: ArrayLike, var: ArrayLike, power: ArrayLike = 1.0) -> TiltedMoments:
@@ -222,8 +222,8 @@ class Potential(ABC):
         """
         block, (m, v, p), shape = self._flat(mean=mean, var=var, power=power)
         with np.errstate(all="ignore"):
-            found = checks.answer(block, checks.parabola_tilted, Potential._tilted_moments, m, v, p)
-            found = checks.mend_moments(block, found, m, v, p)
+            found = extremes.answer(block, extremes.parabola_tilted, Potential._tilted_moments, m, v, p)
+            found = extremes.mend_moments(block, found, m, v, p)
         return TiltedMoments(*(out.reshape(shape) for out in found))
 
     def quadratic_bound(self, xi: ArrayLike) -> QuadraticBound:
