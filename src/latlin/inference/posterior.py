@@ -13,14 +13,13 @@ from numpy.typing import ArrayLike
 
 from latlin.densities.density import Density
 from latlin.densities.gaussian import Gaussian
-from latlin.inference.arguments import checked_matrix, dense_operator
 from latlin.inference.diagnosis.log_joint import gaussian_kl_bound
 from latlin.inference.evidence.terms import EvidenceTerm, ExpectedEvidence, TiltedEvidence
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.numerics.archive import Archived, save_with_card
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import whole
+from latlin.numerics.options import checked_matrix, dense_operator, whole
 from latlin.numerics.rng import RandomState
 from latlin.numerics.stored import is_storable, storable_as
 
