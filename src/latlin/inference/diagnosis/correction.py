@@ -22,7 +22,7 @@ sites goes on to the fixed point of expectation propagation, some sweeps from it
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,14 +35,10 @@ from latlin.inference.forms.sites import SiteParameters, Sites, cavity, site_cur
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics.arrays import Array
 
-if TYPE_CHECKING:
-    pass
-
-#: entries of the matrix of pairs of sites that are formed at a time (so few that a cache holds them), and sites at most
+#: entries of the matrix of pairs of sites that are formed at a time, so few that a cache holds them
 PAIRS = 10**5
-MOST_SITES = 20_000
-#: of one site and three coordinates
-MOST_PRODUCTS = 1e11
+#: sites at most; or, where there are more, products of a site with three coordinates
+MOST_SITES, MOST_PRODUCTS = 20_000, 1e11
 #: distance of cavities whose moments are compared, in their standard deviations
 STEP = 0.1
 
