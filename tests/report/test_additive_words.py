@@ -1,9 +1,12 @@
 """What is said of hierarchical and additive models: clear effects, groups, predictions, verdicts."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from latlin import potentials
 from latlin.additive import AdditiveModel
 from latlin.report import additive, write_report
 from latlin.report.additive import AdditiveFacts, describe_additive
@@ -155,3 +158,29 @@ def test_a_curve_is_said_to_change_or_not():
     frame["wave"], frame["level"] = np.sin(frame["t"]) + 0.3 * rng.normal(size=N), rng.normal(size=N)
     for name, words in (("wave", "s(t) is highest near 7."), ("level", "a level line lies within the band")):
         assert words in describe_additive(AdditiveModel(f"{name} ~ s(t)").fit(frame)).sentences[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "potential"),
+    [
+        ("poisson", potentials.Poisson(0.0)),
+        ("hurdle-poisson", potentials.Hurdle(potentials.Poisson(0.0), 0.3)),
+        ("bernoulli", potentials.Logit(1.0)),
+        ("gamma", potentials.Gamma(1.0, 2.0)),
+        ("laplace", potentials.Laplace(0.0)),
+    ],
+)
+def test_a_family_is_said_and_checked_alike_by_its_name_and_by_its_potential(name, potential):
+    rng = np.random.default_rng(3)
+    left_out = SimpleNamespace(pit=rng.random(60), pointwise=np.log(rng.uniform(0.2, 0.9, 60)))
+    one, other = (SimpleNamespace(family=family, formula="n ~ x") for family in (name, potential))
+    assert additive._held_out(one, left_out) == additive._held_out(other, left_out)
+    assert additive.response_words(one) == additive.response_words(other)
+
+
+def test_ordered_classes_are_checked_within_their_steps():
+    # the middle of the step of three classes of one third: even only where it is spread over the step
+    pit = np.repeat([1.0, 3.0, 5.0], 40) / 6.0
+    left_out = SimpleNamespace(pit=pit, pointwise=np.full(120, np.log(1.0 / 3.0)))
+    (check,) = additive._held_out(SimpleNamespace(family="ordinal", formula="n ~ x"), left_out)
+    assert check.passed

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from latlin.cli.explore import cluster, factors, read_shown, smooth
+from latlin.cli.explore import cluster, factors, smooth
 from latlin.cli.options import (
     Categorical,
     Coding,
@@ -49,6 +49,7 @@ from latlin.cli.options import (
     Trials,
     names_of,
     read_file,
+    read_shown,
     split,
 )
 from latlin.cli.screen import one_sentence, plain, plain_lines, screen, steps

@@ -14,6 +14,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from latlin.cli.screen import steps
 from latlin.distributed.clusters import WORKER_SETTINGS
 
 # --- Where `latlin fit` computes when the rows come in blocks: threads, processes of this machine, or a cluster.
@@ -245,3 +246,9 @@ class PredictionOptions(NamedTuple):
     missing: str | None = None
     keep: bool = False
     reading: Mapping[str, Any] = MappingProxyType({})
+
+
+def read_shown(quiet: bool, *how: Any) -> Any:
+    """A table from a file, with a bar."""
+    with steps("Reading", 1, quiet):
+        return read_file(*how)

@@ -31,9 +31,8 @@ from latlin.inference.diagnosis.diagnose import UNKNOWN
 from latlin.inference.diagnosis.dispersion import Dispersion, pearson_sums
 from latlin.inference.diagnosis.log_joint import AveragedModel
 from latlin.inference.posterior import Posterior
-from latlin.linear._design import Design
 from latlin.linear._learning import LearntFit, ranges_of
-from latlin.linear._problem import HeldRows, LinearProblem
+from latlin.linear._problem import Design, HeldRows, LinearProblem
 from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.arrays import Array
 

@@ -21,8 +21,8 @@ from latlin.report.words import compared_words
 
 # --- An additive model in plain words: clear effects, how much groups differ, how well rows are predicted, checks.
 
-#: families with two outcomes per row, and families of whole numbers
-BINARY, WHOLE = ("bernoulli", "logistic", "probit", "cloglog"), ("poisson", "binomial", "negative-binomial")
+#: families with two outcomes per row
+BINARY = ("bernoulli", "probit", "cloglog")
 #: the name of the coefficient of a level: column[T.level], C(column)[T.level]
 LEVEL = re.compile(r"^(?:C\()?(?P<column>[^\[\]:()]+)\)?\[(?:T\.)?(?P<level>.+)\]$")
 #: levels named at most; a standard deviation whose interval is wider than this factor may be nearly zero
@@ -116,10 +116,10 @@ def response_words(model: Any, frame: Any = None) -> str:
     'the quantile of visits'
     """
     target = response_of(model).partition("|")[0].strip()
-    if model.family in (*BINARY, "binomial"):
+    family = family_of(model.family)
+    if family.binary:
         labels = sorted({str(value) for value in frame[target]}) if frame is not None and target in frame else []
         return f"the probability of {target}" + (f" = {labels[1]}" if len(labels) == 2 else "")
-    family = family_of(model.family)
     if isinstance(family.template, AsymmetricLaplace):
         return f"the quantile of {target}"
     return {"identity": target, "ordered": f"the class of {target}"}.get(family.link, f"the expected value of {target}")
@@ -298,7 +298,7 @@ def _group(model: Any, name: str, spread: dict[str, Any]) -> list[str]:
 def _size(model: Any, learnt: Any) -> tuple[str, bool]:
     """A standard deviation with its interval, and whether it is clearly above zero."""
     low, high, mean = learnt["5%"], learnt["95%"], learnt["mean"]
-    scale = "" if model.family in ("gaussian", "linear", "student-t") else ", on the scale of the coefficients"
+    scale = "" if family_of(model.family).link == "identity" else ", on the scale of the coefficients"
     size = f"standard deviation {number(mean, 2)}, 90 % interval {number(low, 2)} to {number(high, 2)}{scale}"
     return size, not (low <= 0.0 or high / low > OPEN)
 
@@ -340,19 +340,15 @@ def _held_out(model: Any, loo: Any) -> list[Check]:
     pit = np.asarray(loo.pit)
     if len(pit) < 20 or not np.all(np.isfinite(pit)):
         return []
-    if model.family in BINARY and "|" not in response_of(model):
+    family = family_of(model.family)
+    if family.name in BINARY and "|" not in response_of(model):
         # the middle of its step is ½ P(0) for a 0 and 1 − ½ P(1) for a 1
         happened = pit > 0.5
         return [check_calibration(happened.astype(float), np.where(happened, 2.0 * (1.0 - pit), 1.0 - 2.0 * pit))]
-    if model.family not in ("gaussian", "linear", "student-t"):
-        step = np.exp(np.minimum(loo.pointwise, 0.0)) if _is_whole(model) else 0.0
+    if family.whole:  # somewhere within its step
+        step = np.exp(np.minimum(loo.pointwise, 0.0))
         pit = pit + step * (np.random.default_rng(0).random(len(pit)) - 0.5)
     return [check_coverage(np.clip(pit, 0.0, 1.0))]
-
-
-def _is_whole(model: Any) -> bool:
-    name = str(model.family)
-    return name in WHOLE or any(word in name for word in ("poisson", "binomial"))
 
 
 def _bounds(model: Any) -> list[Check]:

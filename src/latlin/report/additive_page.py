@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from latlin.additive.family import family_of
 from latlin.report.additive import BINARY, AdditiveFacts, describe_additive, readable, response_of, response_words
 from latlin.report.charts import Chart, strip, strip_axis
 from latlin.report.markup import figure, number, opening, page_of, paragraph, section, table, text
@@ -33,10 +34,14 @@ def render_additive(model: Any, title: str | None = None, facts: AdditiveFacts |
     heading = title or str(model.formula or "additive model")
     parts = [_head(model, heading, facts)]
     if "fixed" in model.term_names_:
-        family = {"gaussian": "linear", "bernoulli": "logistic"}.get(model.family, model.family)
-        labels = model.classes_ if family in BINARY else None
-        one = f"{response_of(model)} = 1" if family in BINARY else "a success"
-        meaning = coefficient_words(family, response_words(model), one if labels is None else str(labels[1]))
+        name = family_of(model.family).name
+        labels = model.classes_ if name in BINARY else None
+        one = f"{response_of(model)} = 1" if name in BINARY else "a success"
+        meaning = coefficient_words(
+            {"gaussian": "linear", "bernoulli": "logistic"}.get(name, name),
+            response_words(model),
+            one if labels is None else str(labels[1]),
+        )
         rows = model.effects().rows
         named = [f"{label} ({column})" for column, label in model.references_.items()]
         first = ", ".join(named) or "the first level of its column"
@@ -55,7 +60,7 @@ def render_additive(model: Any, title: str | None = None, facts: AdditiveFacts |
 
 def _head(model: Any, title: str, facts: AdditiveFacts) -> str:
     entries = [
-        ("Family", str(model.family), f"{len(model.term_names_)} terms"),
+        ("Family", family_of(model.family).name, f"{len(model.term_names_)} terms"),
         ("Fit", "converged" if model.converged_ else "not converged", ""),
     ]
     if facts.checks.checks:
