@@ -31,6 +31,7 @@ from latlin.inference.posterior import Posterior
 from latlin.inference.propriety import refuse_improper
 from latlin.numerics.arrays import reuse_memory
 from latlin.numerics.linalg import longest_product
+from latlin.numerics.options import named_or_own
 from latlin.numerics.progress import begun
 from latlin.numerics.sparse_cholesky import Plan
 from latlin.numerics.stored import storable_by_arguments
@@ -240,12 +241,11 @@ def _explained(post: Posterior) -> Posterior:
 
 def resolve(engine: str | Engine) -> Engine:
     """An engine object from a name or from itself."""
-    if isinstance(engine, str):
-        if engine == Auto.name:
-            return Auto()
-        if engine not in ENGINES:
-            raise ValueError(f"engine must be one of {', '.join(['auto', *ENGINES])}, got {engine!r}")
-        return ENGINES[engine]()
-    if isinstance(engine, type) or not callable(getattr(engine, "run", None)):
-        raise ValueError(f"engine must be a name or an object of latlin.engines, got {type(engine).__name__}")
-    return engine
+    known = {Auto.name: Auto, **ENGINES}
+    found = named_or_own("engine", engine, known, "an object of latlin.engines", _runs)
+    chosen: Engine = found() if isinstance(found, type) else found
+    return chosen
+
+
+def _runs(engine: Any) -> bool:
+    return callable(getattr(engine, "run", None))

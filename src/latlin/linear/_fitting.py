@@ -45,9 +45,10 @@ from latlin.linear._learning import (
     learn,
     ranges_of,
 )
-from latlin.linear._problem import GaussianPrior, HeldRows, LinearProblem, LocatedPrior, Targets
+from latlin.linear._problem import GaussianPrior, HeldRows, LinearProblem, LocatedPrior, Targets, naming_wide_priors
 from latlin.numerics.arrays import LOG_2PI, SMALLEST, Array, summable, visible
 from latlin.numerics.linalg import dot, symmetrise
+from latlin.numerics.options import is_name
 from latlin.numerics.progress import begun
 from latlin.numerics.threads import blas_threads_for, one_blas_thread
 from latlin.potentials.checks import finite
@@ -66,19 +67,15 @@ FINER: dict[str, Engine] = {"gkl": GaussianKL(tol=1e-9), "laplace": Laplace(tol=
 
 def settled(problem: LinearProblem, given: Mapping[str, Any], ard: bool) -> tuple[dict[str, Any], list[str]]:
     """Every hyperparameter with a number to start from, and the names of those to learn."""
-    if ard and not _is_auto(given["prior_scale"]):
+    if ard and not is_name(given["prior_scale"], AUTO):
         raise ValueError(
             f"ard=True learns one prior scale per feature: it needs prior_scale='auto', got {given['prior_scale']!r}"
         )
     scale = np.full(problem.design.n_features, problem.unit) if ard else problem.unit
     first = {"prior_scale": scale, **problem.prior.first(), **problem.family.first(problem.targets)}
     ranges, count = ranges_of(problem), problem.design.n_features
-    known = {n: first[n] if _is_auto(v) else _checked(n, v, ranges[n], count) for n, v in given.items()}
-    return known, [name for name, value in given.items() if _is_auto(value)]
-
-
-def _is_auto(value: Any) -> bool:
-    return isinstance(value, str) and value == AUTO
+    known = {n: first[n] if is_name(v, AUTO) else _checked(n, v, ranges[n], count) for n, v in given.items()}
+    return known, [name for name, value in given.items() if is_name(value, AUTO)]
 
 
 def _checked(name: str, value: Any, span: Range, n_features: int) -> Any:
@@ -118,11 +115,11 @@ def fit_problem(
     wish: Learning = Learning(),  # noqa: B008
 ) -> LearntFit:
     """The posterior, its free hyperparameters maximised or integrated."""
-    with blas_threads_for(problem.longest_product()):
-        return _fitted(problem, engine, values, free, start, verbose, checkpoint, wish)
+    with naming_wide_priors(problem, values), blas_threads_for(problem.longest_product()):
+        return _fit(problem, engine, values, free, start, verbose, checkpoint, wish)
 
 
-def _fitted(
+def _fit(
     problem: LinearProblem,
     engine: str | Engine,
     values: Mapping[str, Any],

@@ -35,6 +35,7 @@ from latlin.linear._learning import LearntFit, ranges_of
 from latlin.linear._problem import Design, HeldRows, LinearProblem
 from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import is_name
 
 
 class Labels(NamedTuple):
@@ -184,7 +185,7 @@ def checks_of_searches(
     problems: Sequence[LinearProblem], fits: Sequence[LearntFit], given: Mapping[str, Any], names: Sequence[str]
 ) -> list[Check]:
     """One check for all responses, the first that failed; none where every hyperparameter was given."""
-    learnt = [name for name, value in given.items() if isinstance(value, str) and value == "auto"]
+    learnt = [name for name, value in given.items() if is_name(value, "auto")]
     each = [check_hyperparameters(*pair, learnt, names) for pair in zip(problems, fits, strict=True)]
     return ([check for check in each if not check.passed] or each)[:1] if learnt else []
 

@@ -8,7 +8,8 @@ measured. Sparse rows are scaled in this way but not centred, which would make t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -20,7 +21,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from latlin.inference.evidence.terms import EvidenceGradient
 from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor
-from latlin.numerics.arrays import Array, summable
+from latlin.numerics.arrays import LARGEST, Array, largest
 from latlin.numerics.linalg import longest_product
 from latlin.numerics.stored import storable
 from latlin.potentials import families
@@ -32,6 +33,10 @@ from latlin.potentials.ranges import Between, Range
 
 #: rows that stay in the cache
 PIECE = 512
+#: spread, as a share of the mean, of a constant feature
+FLAT = 1e-10
+#: the largest scale whose square is among the numbers that a model takes
+LARGEST_SCALE = float(np.sqrt(LARGEST))
 
 
 @storable
@@ -110,7 +115,7 @@ def design_of_moments(mean: Array, variance: Array, *, standardise: bool, interc
     if not standardise:
         return Design(np.zeros(len(mean)), np.ones(len(mean)), intercept)
     # a constant feature has a spread of rounding only
-    flat = variance <= (1e-10 * mean) ** 2
+    flat = variance <= (FLAT * mean) ** 2
     spread = np.where(flat, 1.0, np.sqrt(np.where(flat, 1.0, variance)))
     return Design(mean if centred else np.zeros(len(mean)), spread, intercept)
 
@@ -168,6 +173,11 @@ class CoefficientPrior(Protocol):
 def locate_and_scale(design: Design, intercept: tuple[float, float], values: Values) -> tuple[Array, Array]:
     count = design.n_features
     loc, scale = (np.broadcast_to(values.get(n, 0.0), count) / design.spread for n in ("prior_mean", "prior_scale"))
+    if scale.max() > LARGEST_SCALE:
+        raise ValueError(
+            f"prior_scale must leave coefficients below {LARGEST_SCALE:g} in the units of X, got {scale.max():g}: "
+            "change the units"
+        )
     return (np.append(loc, intercept[0]), np.append(scale, intercept[1])) if design.intercept else (loc, scale)
 
 
@@ -185,7 +195,7 @@ class GaussianPrior:
 
     def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> GaussianFactor:
         mean, scale = locate_and_scale(design, intercept, values)
-        return GaussianFactor(mean, summable("prior_scale", scale) ** 2)
+        return GaussianFactor(mean, scale**2)
 
     def gradient(self, design: Design, values: Values, slopes: EvidenceGradient) -> dict[str, Any]:
         # v_j = s_j²/spread_j², ∂v_j/∂s_j = 2 s_j/spread_j²
@@ -277,6 +287,22 @@ LOCATION = _chosen("gaussian", "student-t", "laplace", "cauchy", "logistic")
 COUNTS = {**_chosen(*families.COUNTS), "poisson": AVERAGED_COUNTS}
 SURVIVAL = _chosen(*families.TIMES)
 AMOUNTS = _chosen(*families.AMOUNTS)
+
+
+#: prior standard deviations, in their unit, beyond which precisions may be lost in rounding
+WIDEST = 1e6
+
+
+@contextmanager
+def naming_wide_priors(problem: LinearProblem, values: Values) -> Iterator[None]:
+    """What a fit lost to rounding under a very wide prior is said with the name of its scale."""
+    try:
+        yield
+    except ValueError as error:
+        scale = max(float(np.max(values["prior_scale"])), problem.intercept[1])
+        if scale <= WIDEST * max(problem.unit, 1.0) or "positive definite" not in str(error):
+            raise
+        raise ValueError(f"prior_scale or intercept_scale is too large for a fit, got {scale:.3g}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -384,7 +410,11 @@ class LinearProblem:
     @cached_property
     def feature_size(self) -> float:
         """The root mean square of features that are not standardised; 1 where they are."""
-        return 1.0 if np.any(self.design.spread != 1.0) else self.observed.feature_size(self.design.n_features)
+        if np.any(self.design.spread != 1.0):
+            return 1.0
+        size = self.observed.feature_size(self.design.n_features)
+        # what centring leaves of constant features is rounding
+        return size if size > FLAT * largest(self.design.centre) else 1.0
 
     @cached_property
     def unit(self) -> float:

@@ -26,7 +26,7 @@ from latlin.linear._fitting import fit_problem, settled
 from latlin.linear._learning import ARGUMENTS, Learning, LearntFit, Unknowns
 from latlin.linear._problem import CoefficientPrior, Design, GaussianPrior, LinearProblem, Targets
 from latlin.linear._rows import at_least_two, check_offsets, check_weights, class_index, encoded
-from latlin.numerics.arrays import LOG_SQRT_2PI, Array
+from latlin.numerics.arrays import LOG_SQRT_2PI, Array, orderly
 
 #: rows a first block must have when hyperparameters are to be learnt from it
 FIRST_ROWS = 10
@@ -282,7 +282,7 @@ class StreamingClasses(_Stream):
         offset : array of shape (n,) or (n, n_classes), optional
         """
         first = not hasattr(self, "_fits")
-        X, y = self._training(self._block(X, first), y, reset=first)
+        X, y = self._training(self._block(X, first), orderly("y", y), reset=first)
         check_classification_targets(y)
         weight = check_weights(sample_weight, X.shape[0])
         labels = np.unique(y if classes is None else classes)

@@ -28,7 +28,7 @@ from latlin.linear._blocks import BlockRows
 from latlin.linear._fitting import SMALL, settled
 from latlin.linear._learning import Learning, LearntFit, Unknowns, fit_of, fixed_table
 from latlin.linear._predict import LinearPredictors
-from latlin.linear._problem import Design, LinearProblem
+from latlin.linear._problem import Design, LinearProblem, naming_wide_priors
 from latlin.linear._rows import LabelCoding, offset_of
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Rules
@@ -42,8 +42,6 @@ FINE = 1e-8
 START = 0.3
 #: most that a search for the scale goes beyond the scales it knows, as a logarithm: a fit far out took half a minute
 STRIDE = 2.5
-#: prior standard deviations, in their unit, beyond which precisions may be lost in rounding
-WIDEST = 1e6
 #: draws of the latents for intervals
 DRAWS = 2000
 #: least precision of a stand-in
@@ -239,14 +237,8 @@ def _fitted(
     mean = np.broadcast_to(prior.mean, problem.design.dim).astype(float)
     # small problems go on to nearly all digits, so that equal problems give equal answers
     rules = replace(RULES, gradient_tol=FINE) if problem.n_entries <= SMALL else RULES
-    try:
+    with naming_wide_priors(problem, values):
         return fit_coefficients(link, data, mean, scale, rules, start, verbose, RULES.gradient_tol)
-    except ValueError as error:
-        if scale.max() <= WIDEST * max(problem.unit, 1.0):
-            raise
-        raise ValueError(
-            f"prior_scale or intercept_scale is too large to fit all classes together, got {scale.max():.3g}: {error}"
-        ) from error
 
 
 def _posterior(name: str, problem: LinearProblem, values: dict[str, Any], found: ClassesFit, k: int) -> Posterior:

@@ -35,7 +35,7 @@ from latlin.linear._rows import (
     offset_of,
 )
 from latlin.linear._stream import StreamingClasses
-from latlin.numerics.arrays import Array
+from latlin.numerics.arrays import Array, orderly
 from latlin.numerics.options import jobs, whole
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import FAMILIES, Family
@@ -107,7 +107,7 @@ class Classification(ClassifierMixin, LinearEstimator):
         if is_blocked(X):
             return self._fit_blocks(X, y, sample_weight, offset, checkpoint)
         refuse_checkpoint(checkpoint)
-        X, y = self._training(X, y)
+        X, y = self._training(X, orderly("y", y))
         check_classification_targets(y)
         weight = check_weights(sample_weight, X.shape[0])
         self.classes_ = self._ordered(_classes(y, weight))

@@ -6,7 +6,7 @@ Every refusal is a ValueError that says the argument, what was expected and what
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -84,6 +84,28 @@ def one_of(name: str, value: Any, known: Iterable[Any]) -> Any:
     names = list(known)
     if not (value is None or isinstance(value, str)) or value not in names:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, names))}, got {value!r:.80}")
+    return value
+
+
+def is_name(value: Any, name: str) -> bool:
+    """Whether an option is this name; an array, which compares place by place, is none."""
+    return isinstance(value, str) and value == name
+
+
+def named_or_own(name: str, value: Any, known: Mapping[str, Any], what: str, fits: Callable[[Any], bool]) -> Any:
+    """What is `known` by the name `value`, or `value` itself where it is `what`, of the user's own.
+
+    >>> named_or_own("step", "half", {"half": 0.5}, "a callable", callable)
+    0.5
+    >>> named_or_own("step", 3, {"half": 0.5}, "a callable", callable)
+    Traceback (most recent call last):
+        ...
+    ValueError: step must be one of 'half', or a callable, got 3
+    """
+    if isinstance(value, str) and value in known:
+        return known[value]
+    if isinstance(value, str | type) or not fits(value):
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, or {what}, got {value!r:.80}")
     return value
 
 
