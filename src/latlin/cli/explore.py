@@ -159,7 +159,7 @@ class _InUnits:
 
 def number_columns(frame: Any, drop: tuple[str, ...]) -> tuple[list[str], Any, list[str]]:
     """Columns of numbers that vary, their values with NaN in gaps, and what was left out."""
-    from latlin.cli.prepare import refuse_unknown
+    from latlin.cli.prepare import describe_counting, refuse_unknown
     from latlin.datasets.columns import column_of_numbers, listed, looks_written
 
     refuse_unknown(frame.columns, drop)
@@ -176,6 +176,7 @@ def number_columns(frame: Any, drop: tuple[str, ...]) -> tuple[list[str], Any, l
     written = [name for name in texts if looks_written(frame[name])]
     notes += [f"Prices and the like are read with --numbers {','.join(written)}."] if written else []
     notes += [f"Only one column is left, {listed(columns)}: clusters are ranges of its values."] * (len(columns) == 1)
+    notes += describe_counting(columns)
     return list(columns), np.column_stack(list(columns.values())), notes
 
 

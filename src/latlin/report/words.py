@@ -295,7 +295,8 @@ def _driven(facts: Facts) -> list[str]:
     if found.differing:
         parts.append(f"differs between the levels of {_listed(found.differing)}")
     several = len(facts.log_evidence) > 1
-    said = f"Given the other features, {what} {', '.join(parts)}." if not several else _of_classes(found)
+    driven = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+    said = f"Given the other features, {what} {driven}." if not several else _of_classes(found)
     rest = f" No clear effect: {_listed(found.unclear)}." if found.unclear else ""
     caution = f" {facts.model_checks.effects_caution}" if facts.model_checks.effects_caution else ""
     return [said + rest + caution]
