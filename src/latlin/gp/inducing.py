@@ -41,8 +41,8 @@ LADDER = ((2500, 100), (10_000, 200))
 FIRST, MOST = 200, 800
 #: gain of the bound per further point, in nats, below which "auto" has enough of them
 ENOUGH = 0.1
-#: what all points that are left out may add to the bound, in nats, where their number is given, and while parameters are
-#: learnt; and the rows by which that is judged
+#: what all points that are left out may add to the bound, in nats, where their number is given, and while parameters
+#: are learnt; and the rows by which that is judged
 UNEXPLAINED, IMPRECISE, TRIED = 0.1, 1.0, 2000
 #: rows from which on points are left out while parameters are learnt, where their number is given, and how many are
 #: taken at most: a step costs as many rows times their square
@@ -356,7 +356,7 @@ class InducingFitter:
         if not isinstance(self.options.inputs, str):
             return count
         if self.options.n_inducing != "auto":
-            return f"{count} explain all rows" if self.settled and len(self.Z) < self.most else count
+            return f"{count} explain all rows" if len(self.Z) < self.most else count
         if self.before is None or len(self.Z) == self.most:
             return f"{count}, the most that 'auto' takes" if len(self.Z) == self.most else f"{count} explain all rows"
         return f"{count}: the last {len(self.Z) - self.before[0]} gained less than {ENOUGH} each"
