@@ -30,7 +30,7 @@ from latlin.inference.exact import Exact
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import whole
+from latlin.numerics.options import is_name, whole
 from latlin.numerics.stored import storable_as, storable_by_arguments
 
 #: rows of a block in a sum over rows in memory
@@ -98,7 +98,7 @@ class Inducing:
     def __post_init__(self) -> None:
         if self.learning_rows is not None:
             whole("learning_rows", self.learning_rows, 1)
-        if not (isinstance(self.n_inducing, str) and self.n_inducing == "auto"):
+        if not is_name(self.n_inducing, "auto"):
             whole("n_inducing", self.n_inducing, 1)
         whole("moves", self.moves)
         if isinstance(self.inputs, str) and self.inputs not in get_args(Placement):

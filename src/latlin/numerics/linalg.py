@@ -200,6 +200,11 @@ def log_det(c: Array) -> float:
     return 2.0 * float(np.log(np.abs(np.diagonal(c))).sum())
 
 
+def longest_product(rows: int, dim: int) -> float:
+    """Multiplications of half of a Gram matrix, in the smaller of two spaces, of as many rows as it takes at a time."""
+    return 0.5 * min(max(rows, dim), PIECE) * float(min(rows, dim)) ** 2
+
+
 def gram(rows: Array, weights: Array | None = None, *, block: int = PIECE) -> Array:
     """Upper triangle of Σ_n weights_n r_n r_nᵀ over the rows of a C-ordered N×D matrix.
 
