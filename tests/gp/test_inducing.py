@@ -401,6 +401,12 @@ def test_samples_of_rows_are_rows():
     assert len(np.unique(sample.whole.X)) == len(sample.whole.X)
 
 
+def test_labels_without_an_order_are_refused():
+    labels = np.array(["a", "b", None, "a"] * 5, dtype=object)
+    with pytest.raises(ValueError, match="y must hold labels of one kind, got NoneType, str: leave out the rows"):
+        GaussianProcessClassifier().fit(inputs(20), labels)
+
+
 def test_bad_options_are_named():
     with pytest.raises(ValueError, match="n_inducing"):
         Inducing(n_inducing=0)
@@ -514,6 +520,8 @@ def test_the_best_fit_of_a_sample_is_not_made_again(monkeypatch):
     model.fit(X, observed("logit", X))
     assert sum(points == 10 for _, points in fitted) == len(model.traces_[0])
     assert fitted[-2:] == [(700, 15), (1500, 15)]
+    # evaluations of all samples are counted
+    assert f"{len(model.traces_[0])} evaluations from 1 start;" in model.messages_[0]
 
 
 def test_rows_that_are_least_explained_are_the_same_by_one_call_of_the_kernel_and_by_many(monkeypatch):

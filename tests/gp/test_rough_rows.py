@@ -80,6 +80,13 @@ def test_a_last_fit_in_single_precision_ends_at_the_optimum_of_double(likelihood
     new = np.random.default_rng(1).uniform(-2.0, 2.0, (50, 2))
     np.testing.assert_allclose(found.marginals(new), exact.marginals(new), atol=2e-3)
     np.testing.assert_allclose(found.leave_one_out(), exact.leave_one_out(), atol=1e-3)
+    # its model makes its rows on demand
+    w, r = np.arange(40.0), np.arange(3000.0)
+    rows = model_of(basis, fitter.rows).sites[0].H
+    np.testing.assert_allclose(found.posterior.model.sites[0].H @ w, rows @ w)
+    np.testing.assert_allclose(found.posterior.model.sites[0].H.T @ r, r @ rows)
+    np.testing.assert_allclose(fitter.gradient(found), fitter.gradient(exact), atol=0.1)
+    assert found.posterior.diagnose(random_state=0).verdict in {"accurate", "rough"}
     # its own Gaussian has this bound by double sums too
     again = fit_bound(model_of(basis, fitter.rows), found.posterior)
     assert found.posterior.log_evidence == pytest.approx(again, rel=1e-8)

@@ -356,7 +356,7 @@ class InducingFitter:
         if not isinstance(self.options.inputs, str):
             return count
         if self.options.n_inducing != "auto":
-            return f"{count} explain all rows" if self.settled and len(self.Z) < self.most else count
+            return f"{count} explain all rows" if len(self.Z) < self.most else count
         if self.before is None or len(self.Z) == self.most:
             return f"{count}, the most that 'auto' takes" if len(self.Z) == self.most else f"{count} explain all rows"
         return f"{count}: the last {len(self.Z) - self.before[0]} gained less than {ENOUGH} each"

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator
 
 from latlin.densities.precision import PrecisionCovariance
 from latlin.distributed.blocks import Block, Blocks, LocalBlocks, side_by_side, slices, tree, widen_rows
 from latlin.gp.alternation import alternate, held_sites
-from latlin.gp.inducing_model import HELD, PIECE, Basis, InducingFunction, KernelRows, in_blocks, model_of
+from latlin.gp.inducing_model import HELD, PIECE, Basis, InducingFunction, KernelRows, held_rows, in_blocks, model_of
 from latlin.gp.rough_rows import RoughRows, each_part
 from latlin.inference.blocks import Observed
 from latlin.inference.engine import Engine
 from latlin.inference.forms.sums import HeldSites
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.infer import infer
-from latlin.inference.model import Model
+from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import gram
@@ -63,14 +65,19 @@ def _fitted_in_single(
     basis: Basis, blocks: Blocks, engine: Engine, one: Any, start: InducingFunction, gap: float
 ) -> Posterior | None:
     """The optimum within a gap by alternation, where many rows are in memory."""
-    held = isinstance(blocks, LocalBlocks) and SINGLE <= blocks.whole.n_rows * len(basis.Z) <= HELD
-    if not held or gap == 0.0:
+    if gap == 0.0 or not isinstance(blocks, LocalBlocks):
         return None
-    model = in_blocks(basis, blocks, one)
-    if model.gaussian:
+    whole, reading, model = blocks.whole, KernelRows(basis, one), in_blocks(basis, blocks, one)
+    if model.gaussian or not SINGLE <= whole.n_rows * len(basis.Z) <= HELD:
         return None
-    known = start.start_at(basis, blocks, model)
-    return _alternated(model, engine, known, gap, lambda: single_sites(model.reading, blocks.whole))
+    held: list[HeldSites] = []
+
+    def made() -> HeldSites:
+        held.append(single_sites(reading, whole))
+        return held[0]
+
+    posterior = _alternated(model, engine, start.start_at(basis, blocks, model), gap, made)
+    return None if posterior is None else replace(posterior, model=model_on_demand(reading, whole, held[0].sites.extra))
 
 
 def _alternated(
@@ -114,7 +121,7 @@ def single_sites(reading: KernelRows, whole: Block) -> HeldSites:
 
 @dataclass(frozen=True)
 class MadeRows:
-    """Rows h_n that are made whenever they are asked for."""
+    """Rows h_n that are made when they are asked for."""
 
     basis: Basis
     X: Array
@@ -130,3 +137,29 @@ class MadeRows:
 
     def block(self, span: slice) -> Array:
         return self.basis.rows(widen_rows(self.X[span]))
+
+    @cached_property
+    def whole(self) -> Array:
+        """H, which is kept."""
+        return held_rows(self.basis, self.X)[0]
+
+    def times(self, w: Array) -> Array:
+        """Hw, for a vector or the columns of a matrix."""
+        return np.asarray(self.whole @ w)
+
+    def transposed_times(self, r: Array) -> Array:
+        """Hᵀr, likewise."""
+        return np.asarray(self.whole.T @ r)
+
+    @property
+    def operator(self) -> LinearOperator:
+        """H as an operator."""
+        back = self.transposed_times
+        return LinearOperator(self.shape, matvec=self.times, rmatvec=back, matmat=self.times, rmatmat=back, dtype=float)
+
+
+def model_on_demand(reading: KernelRows, whole: Block, extra: Array | None) -> LatentLinearModel:
+    """The model of rows in memory whose h_n are made once something is asked of them."""
+    basis, rows = reading.basis, MadeRows(reading.basis, whole.X).operator
+    sites = SiteFactor(rows, reading.observed(whole), offset=basis.setting.mean, extra_variance=extra)
+    return LatentLinearModel([GaussianFactor(dim=len(basis.Z)), sites])

@@ -146,7 +146,8 @@ def gradient_of(latent: InducingFunction) -> BoundGradient:
     basis, setting, m, excess = latent.basis, latent.setting, latent.posterior.mean, latent.excess
     names = setting.likelihood.free
     model = latent.posterior.model
-    if isinstance(model, LatentLinearModel) and isinstance(latent.blocks, LocalBlocks):
+    held = isinstance(model, LatentLinearModel) and isinstance(model.sites[0].H, np.ndarray)
+    if held and isinstance(model, LatentLinearModel) and isinstance(latent.blocks, LocalBlocks):
         sites = latent.posterior.sites
         slopes = held_slopes(latent.blocks.whole, latent.reading, model.sites[0], m, excess, names, sites)
     else:

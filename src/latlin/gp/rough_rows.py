@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,4 +137,6 @@ class RoughRows:
         return np.concatenate(each_part(squares, len(self.rows)))
 
     def block(self, span: slice) -> Array:
-        return self.rows[span]
+        """Some of the rows, in single precision."""
+        found: Any = self.rows[span]
+        return np.asarray(found)

@@ -239,7 +239,11 @@ def maximise_evidence(
     latent = fitter.fit(best, nearest)
     if not ended.converged:
         alert(f"evidence maximisation: {ended.message}; raise max_iter, or set other bounds", ConvergenceWarning)
-    message = f"{ended.message}, {len(climb.trace)} evaluations from {len(starts)} start{'s' * (len(starts) != 1)}"
+    count = len(climb.trace) + (0 if before is None else len(before.trace))
+    counts = (
+        f"{number} {name}{'s' * (number != 1)}" for number, name in ((count, "evaluation"), (len(starts), "start"))
+    )
+    message = f"{ended.message}, {' from '.join(counts)}"
     n_iter = max(ended.n_iter, 1)
     return Found(best, latent, np.array(climb.trace), ended.converged, n_iter, message, ended.spread, rows)
 
