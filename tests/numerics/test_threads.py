@@ -15,6 +15,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.densities.structured.rows import SparseRows, one_pool
 from latlin.engines import GaussianKL
+from latlin.factor import GroupFactorAnalysis
+from latlin.factor.group import fit as group_fit
+from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression, _learning
 from latlin.numerics import threads
 from latlin.numerics.threads import one_blas_thread, one_thread, run_together, share_out, thread_count, threads_for
 
@@ -124,6 +127,32 @@ def test_fits_with_short_products_keep_blas_to_one_thread(rows, columns, limited
     h = np.random.default_rng(0).standard_normal((rows, columns))
     infer(LatentLinearModel([GaussianFactor(dim=columns), SiteFactor(h, potentials.Gaussian(h[:, 0]))]), Watching())
     assert seen == [{1} if limited else two_threads]
+
+
+def test_estimators_keep_blas_to_one_thread_too(two_threads, monkeypatch):
+    seen = []
+
+    def watched(owner, name):
+        method = getattr(owner, name)
+
+        def watching(*arguments, **options):
+            seen.append(blas_threads())
+            return method(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, watching)
+
+    watched(_learning, "maximise")
+    watched(_learning, "integrate")
+    watched(group_fit, "bound")
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 3))
+    BayesianLinearRegression().fit(X, X[:, 0] + rng.standard_normal(40))
+    BayesianLogisticRegression(hyperparameters="maximise").fit(X, X[:, 0] + rng.standard_normal(40) > 0.0)
+    learnt = len(seen)
+    GroupFactorAnalysis(2, noise="view", max_iter=3, tol=1.0).fit({"a": X[:, :2], "b": X[:, 2:]})
+    assert 0 < learnt < len(seen)
+    assert {number for threads in seen for number in threads} == {1}
+    assert blas_threads() == two_threads
 
 
 def test_limits_that_overlap_end_with_the_last(two_threads):

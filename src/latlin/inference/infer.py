@@ -212,13 +212,13 @@ def infer(
     if start is not None and not isinstance(start, Posterior):
         raise ValueError(f"start must be a Posterior, got {type(start).__name__}")
     chosen = resolve(engine)
-    with begun(chosen.name, verbose), blas_threads_for(_multiplications(model)), reuse_memory():
+    with begun(chosen.name, verbose), blas_threads_for(longest_product(model)), reuse_memory():
         check_propriety(model)
         return _explained(chosen.run(model, start=start, verbose=verbose, checkpoint=checkpoint))
 
 
-def _multiplications(model: Model) -> float:
-    """Of the longest product of a fit: half of a Gram matrix in the smaller of two spaces, over a block of rows."""
+def longest_product(model: Model) -> float:
+    """Multiplications of it in a fit: half of a Gram matrix in the smaller of two spaces, over a block of rows."""
     if isinstance(model, BlockModel):
         return math.inf
     held = in_memory(model)

@@ -13,7 +13,7 @@ from latlin.inference.affine.engine import AffineKL
 from latlin.inference.engine import Engine
 from latlin.inference.exact import Exact
 from latlin.inference.gaussian_kl.engine import GaussianKL
-from latlin.inference.infer import Auto, choose, resolve
+from latlin.inference.infer import Auto, choose, longest_product, resolve
 from latlin.inference.laplace import MAP, Laplace
 from latlin.inference.local_bound.engine import LocalBound
 from latlin.inference.posterior import Posterior
@@ -35,6 +35,7 @@ from latlin.linear._learning import (
 from latlin.linear._problem import LinearProblem
 from latlin.numerics.arrays import SMALLEST, summable, visible
 from latlin.numerics.progress import begun
+from latlin.numerics.threads import blas_threads_for
 from latlin.potentials.checks import finite
 from latlin.potentials.ranges import Increasing, Positive, Range
 
@@ -102,7 +103,21 @@ def fit_problem(
     checkpoint: Path | None = None,
     wish: Learning = Learning(),  # noqa: B008
 ) -> LearntFit:
-    """The posterior, its free hyperparameters maximised or integrated."""
+    """The posterior, its free hyperparameters maximised or integrated, on as many threads of BLAS as pay."""
+    with blas_threads_for(longest_product(problem.model(values))):
+        return _fit(problem, engine, values, free, start, verbose, checkpoint, wish)
+
+
+def _fit(
+    problem: LinearProblem,
+    engine: str | Engine,
+    values: Mapping[str, Any],
+    free: Sequence[str],
+    start: Posterior | None,
+    verbose: bool,
+    checkpoint: Path | None,
+    wish: Learning,
+) -> LearntFit:
     small = problem.n_entries <= SMALL
     chosen, reason = choose_engine(problem, engine, values, free, small)
     task = task_for(wish, chosen, small, problem.design.dim, verbose)
