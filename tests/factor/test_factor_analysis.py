@@ -56,6 +56,9 @@ def test_a_heywood_case_is_said(wine):
         model = FactorAnalysis(4).fit(wine)
     assert model.heywood_.tolist() == [2]
     assert model.converged_
+    pandas = pytest.importorskip("pandas")
+    with pytest.warns(HeywoodWarning, match=r"feature\(s\) 'c2' "):
+        FactorAnalysis(4).fit(pandas.DataFrame(wine, columns=[f"c{j}" for j in range(wine.shape[1])]))
 
 
 def test_profile_gradient_matches_finite_differences(wine):
@@ -206,6 +209,16 @@ def test_the_number_of_factors_is_found(criterion):
     picked = choose_components(FactorAnalysis(), X, [1, 3], criterion=criterion)
     assert picked.n_components == 3
     assert FactorAnalysis(3).fit(X).bic(X) < FactorAnalysis(2).fit(X).bic(X)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_more_factors_are_tried_while_the_last_is_the_best(share):
+    X, _ = draws(500, 7, 3, seed=4)
+    X[np.random.default_rng(0).random(X.shape) < share] = np.nan
+    choice = FactorAnalysis("bic").fit(X).choice_
+    # a third of the features are two
+    assert choice.candidates == (1, 2, 3, 4)
+    assert choice.n_components == 3
 
 
 def test_scale_and_shift_of_features_do_not_matter(wine):

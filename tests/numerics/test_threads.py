@@ -17,7 +17,10 @@ from latlin.densities.structured.rows import SparseRows, one_pool
 from latlin.engines import GaussianKL
 from latlin.factor import GroupFactorAnalysis
 from latlin.factor.group import fit as group_fit
-from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression, _learning
+from latlin.hyper import rules
+from latlin.hyper.space import Space
+from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
+from latlin.linear._fitting import Spectrum
 from latlin.numerics import threads
 from latlin.numerics.threads import one_blas_thread, one_thread, run_together, share_out, thread_count, threads_for
 
@@ -129,29 +132,53 @@ def test_fits_with_short_products_keep_blas_to_one_thread(rows, columns, limited
     assert seen == [{1} if limited else two_threads]
 
 
-def test_estimators_keep_blas_to_one_thread_too(two_threads, monkeypatch):
-    seen = []
+def test_group_factors_keep_blas_to_one_thread(two_threads, monkeypatch):
+    seen, before = set(), group_fit.bound
 
-    def watched(owner, name):
-        method = getattr(owner, name)
+    def watched(*arguments):
+        seen.update(blas_threads())
+        return before(*arguments)
 
-        def watching(*arguments, **options):
-            seen.append(blas_threads())
-            return method(*arguments, **options)
-
-        monkeypatch.setattr(owner, name, watching)
-
-    watched(_learning, "maximise")
-    watched(_learning, "integrate")
-    watched(group_fit, "bound")
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((40, 3))
-    BayesianLinearRegression().fit(X, X[:, 0] + rng.standard_normal(40))
-    BayesianLogisticRegression(hyperparameters="maximise").fit(X, X[:, 0] + rng.standard_normal(40) > 0.0)
-    learnt = len(seen)
+    monkeypatch.setattr(group_fit, "bound", watched)
+    X = np.random.default_rng(0).standard_normal((40, 3))
     GroupFactorAnalysis(2, noise="view", max_iter=3, tol=1.0).fit({"a": X[:, :2], "b": X[:, 2:]})
-    assert 0 < learnt < len(seen)
-    assert {number for threads in seen for number in threads} == {1}
+    assert seen == {1}
+    assert blas_threads() == two_threads
+
+
+@pytest.mark.parametrize("estimator", [BayesianLogisticRegression(), BayesianLogisticRegression(multi_class="softmax")])
+def test_regressions_with_short_products_keep_blas_to_one_thread(estimator, two_threads, monkeypatch):
+    seen = set()
+    before = Space.values
+
+    def watched(self, u):
+        seen.update(blas_threads())
+        return before(self, u)
+
+    monkeypatch.setattr(Space, "values", watched)
+    X = np.random.default_rng(1).standard_normal((60, 3))
+    estimator.fit(X, np.digitize(X[:, 0], [0.0]))
+    assert seen == {1}
+    assert blas_threads() == two_threads
+
+
+def test_an_integral_over_closed_forms_keeps_blas_to_one_thread(two_threads, monkeypatch):
+    seen = set()
+    before, summary = Spectrum.log_evidence, rules._interpolated
+
+    def watched(self, *scales):
+        seen.update({("evidence", count) for count in blas_threads()})
+        return before(self, *scales)
+
+    def watched_summary(*known):
+        seen.update({("interpolation", count) for count in blas_threads()})
+        return summary(*known)
+
+    monkeypatch.setattr(Spectrum, "log_evidence", watched)
+    monkeypatch.setattr(rules, "_interpolated", watched_summary)
+    X, noise = np.random.default_rng(1).standard_normal((2, 60, 3))
+    BayesianLinearRegression().fit(X, X[:, 0] + noise[:, 1])
+    assert seen == {("evidence", 1), ("interpolation", 1)}
     assert blas_threads() == two_threads
 
 

@@ -30,11 +30,12 @@ def heywood_features(noise: Array, variance: Array, floor: float) -> np.ndarray:
     return np.flatnonzero(noise <= NEAR * floor * variance)
 
 
-def warn_heywood(features: np.ndarray, noise: Array) -> None:
-    """Say which features, and what to do."""
+def warn_heywood(features: np.ndarray, noise: Array, names: Sequence[str] | None = None) -> None:
+    """Say which features, by their names or else their numbers, and what to do."""
     if len(features) == 0:
         return
-    shown = ", ".join(str(i) for i in features[:10]) + (", …" if len(features) > 10 else "")
+    shown = ", ".join(str(i) if names is None else repr(str(names[i])) for i in features[:10])
+    shown += ", …" if len(features) > 10 else ""
     text = (
         f"Heywood case: the noise variance of feature(s) {shown} went to its floor "
         f"({noise[features].min():.2g}); use fewer components, more data, or noise='isotropic'"
@@ -49,6 +50,19 @@ class ComponentChoice(NamedTuple):
     candidates: tuple[int, ...]
     scores: Array
     criterion: str
+
+    def joined(self, more: ComponentChoice) -> ComponentChoice:
+        """The choice among the candidates of both."""
+        candidates, scores = (*self.candidates, *more.candidates), np.append(self.scores, more.scores)
+        return ComponentChoice(candidates[int(scores.argmax())], candidates, scores, self.criterion)
+
+
+def choose_onwards(estimator: Any, X: Array, most: int, last: int, criterion: str) -> ComponentChoice:
+    """Try 1 … `most`, and more one by one for as long as the last is the best, to `last` at most."""
+    found = choose_components(estimator, X, range(1, most + 1), criterion=criterion)
+    while found.n_components == found.candidates[-1] < last:
+        found = found.joined(choose_components(estimator, X, [found.n_components + 1], criterion=criterion))
+    return found
 
 
 def choose_components(

@@ -40,7 +40,7 @@ from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import summable, visible
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array
-from latlin.numerics.options import jobs, number, one_of, pair, whole
+from latlin.numerics.options import is_name, jobs, number, one_of, pair, whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.threads import blas_threads_for
 
@@ -263,8 +263,8 @@ class GroupFactorAnalysis(NamedEvidence, LatentDraws, Archived, GroupQueries):
             whole(name, getattr(self, name), 1)
         number("tol", self.tol, least=0.0)
         jobs(self.n_jobs)
-        if self.rank != "full" and not (isinstance(self.rank, int | np.integer) and self.rank >= 0):
-            raise ValueError(f"rank must be 'full' or an integer of at least 0, got {self.rank!r}")
+        if not is_name(self.rank, "full") and not (isinstance(self.rank, int | np.integer) and self.rank >= 0):
+            raise ValueError(f"rank must be 'full' or an integer of at least 0, got {self.rank!r:.80}")
         for name in ("noise_prior", "relevance_prior"):
             pair(name, getattr(self, name), "shape and rate")
 
