@@ -228,8 +228,7 @@ class BySites:
         begin = partial(sites.evaluate, form, tol=task.rules.gradient_tol)
         known = [] if task.start is None else [partial(inherit_parameters, form, model, task.start)]
         starts = [cache(start) for start in known or _starts(form, model)]
-        quick = None if known or task.checkpoint is not None else _climb_from_rough(form, task, starts[0])
-        if quick is not None:
+        if not known and task.checkpoint is None and (quick := _climb_from_rough(form, task, starts[0])):
             return quick
         firsts = filter(None, (begin(start()) for start in starts))
         first = next(firsts, None) or begin(_expand_centres(form))
