@@ -71,9 +71,14 @@ class Design:
             plain = sparse.csr_array(X, dtype=float)
             ones = sparse.csr_array(np.ones((X.shape[0], 1)))
             return sparse.csr_array(sparse.hstack([plain, ones], format="csr")) if self.intercept else plain
-        rows = np.empty((X.shape[0], self.dim))
-        np.subtract(X.toarray() if sparse.issparse(X) else X, self.centre, out=rows[:, : self.n_features])
+        dense, rows = X.toarray() if sparse.issparse(X) else X, np.empty((X.shape[0], self.dim))
         rows[:, self.n_features :] = 1.0
+        if dense.dtype == np.float64:
+            np.subtract(dense, self.centre, out=rows[:, : self.n_features])
+            return rows
+        # widened first: NumPy subtracts numbers of two kinds through small buffers, in twice the time
+        rows[:, : self.n_features] = dense
+        rows -= np.append(self.centre, np.zeros(int(self.intercept)))
         return rows
 
     def user_rows(self) -> Any:
