@@ -130,7 +130,7 @@ def _draws_about(axes: Axes) -> tuple[Array, Array]:
 def _draws_in_cells(space: Space, axes: Axes, u: Array, share: Array, step: float) -> tuple[Array, Array]:
     """Draws from the cells of a lattice, more of them where its points have larger shares, and their log density.
 
-    Where the lattice ends because its next point lies beyond an end of the search, the cell of that point is among them.
+    Where the lattice ends as its next point lies beyond an end of the search, the cell of that point is among them.
     """
     (low, high), moves = space.box.T, step * axes.even * axes.basis
     beyond = np.concatenate([u + move for move in np.concatenate([moves.T, -moves.T])])
