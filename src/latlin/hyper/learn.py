@@ -206,7 +206,8 @@ def integrate(
         See `latlin.hyper.space.Evaluate`.
     method : {"auto", "quick", "lattice", "composite", "importance"}
         "auto" is a lattice for up to 3 hyperparameters, a central composite design for up to 8, and importance
-        sampling beyond, and where a design has an error of half a nat. "quick" is the design for 2 and 3 too, and the lattice where the design is unsure.
+        sampling beyond, and where a design has an error of half a nat. "quick" is the design for 2 and 3 too, and the
+        lattice where the design is unsure.
     gradient, gain, worth : float
         How far the search for the centre goes; see `find_optimum`.
     rough : callable, optional

@@ -308,8 +308,8 @@ def find_ends(space: Space, u: Array) -> Array:
 def find_unbounded(objective: Objective, optimum: Optimum, hessian: Array) -> Optimum:
     """The optimum with those coordinates at an end whose density does not fall towards it: a scale that runs to zero.
 
-    The density of such a coordinate has no curvature where the search gave up and is as high at the end, or Newton's step
-    is still a long one and it is higher there. A scale that runs to zero is taken there.
+    The density of such a coordinate has no curvature where the search gave up and is as high at the end, or Newton's
+    step is still a long one and it is higher there. A scale that runs to zero is taken there.
     """
     sides, box = optimum.at_bound.copy(), objective.space.box
     level = -np.diagonal(hessian) < LEVEL
