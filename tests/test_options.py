@@ -154,6 +154,24 @@ CASES = {
     "integrand": (lambda: quadrature.integrate(3, quadrature.Gaussian(0.0, 1.0), 9), "f must be callable, got 3"),
 }
 
+PAIR = np.array([1.0, 2.0])
+NAMED = ("engine", "optimizer", "multi_class", "approximation", "kernel", "method")
+
+
+@pytest.mark.parametrize(
+    ("cls", "option"),
+    [
+        pytest.param(cls, option, id=f"{cls.__name__}-{option}")
+        for cls in ESTIMATORS
+        for option in inspect.signature(cls).parameters
+        if option in NAMED
+    ],
+)
+def test_an_array_is_no_name(cls, option):
+    others = {"method": "gradient"} if (cls, option) == (FactorAnalysis, "optimizer") else {}
+    assert f"{option} must be" in complaint(cls, others | {option: PAIR})
+
+
 DAYS = np.arange("2020-01-01", "2020-01-13", dtype="datetime64[D]")
 
 
@@ -166,7 +184,58 @@ def prior_of(scale):
     return LatentLinearModel([GaussianFactor(cov=scale**2, dim=3), SiteFactor(X, potentials.Logit(Y > 0))])
 
 
+def integral(**options):
+    return quadrature.BayesianQuadrature(quadrature.Gaussian(0.0, 1.0), **options).integrate(lambda x: x[:, 0], 5)
+
+
 CASES |= {
+    "wide prior of robust coefficients": (
+        lambda: linear.RobustRegression(prior_scale=1e30).fit(X, Y),
+        "prior_scale or intercept_scale is too large for a fit, got 1e.30",
+    ),
+    "wide prior of several classes": (
+        lambda: linear.BayesianSoftmaxRegression(prior_scale=1e30).fit(X, np.arange(12) % 3),
+        "prior_scale or intercept_scale is too large for a fit, got 1e.30",
+    ),
+    "prior that no number holds": (
+        lambda: linear.BayesianPoissonRegression(prior_scale=1e100).fit(X, COUNTS),
+        "prior_scale must leave coefficients below 1e.70 in the units of X",
+    ),
+    "labels of two kinds": (
+        lambda: linear.BayesianLogisticRegression().fit(X, np.array(["a", 1] * 6, dtype=object)),
+        "y must hold labels of one kind, texts or numbers, got int and str",
+    ),
+    "missing labels": (
+        lambda: linear.BayesianSoftmaxRegression().fit(X, np.array([None, "a"] * 6, dtype=object)),
+        "y must hold labels of one kind, texts or numbers, got NoneType and str",
+    ),
+    "bytes in a list of labels": (
+        lambda: GaussianProcessClassifier().fit(X, [b"a", b"b"] * 6),
+        "y must hold labels of one kind, texts or numbers, got bytes",
+    ),
+    "labels of two kinds in a stream": (
+        lambda: linear.BayesianProbitRegression().partial_fit(X, ["a", 1] * 6),
+        "y must hold labels of one kind, texts or numbers, got int and str",
+    ),
+    "noise floor of factors": (
+        lambda: FactorAnalysis(1, noise_floor=1e300).fit(X),
+        "noise_floor must be a number of at least 0 and below 1, got 1e.300",
+    ),
+    "noise floor of mixed factors": (
+        lambda: MixedFactorAnalysis(1, noise_floor=1.0).fit(X),
+        "noise_floor must be a number of at least 0 and below 1, got 1.0",
+    ),
+    "degrees of freedom": (lambda: MixedFactorAnalysis(1, df=PAIR).fit(X), "df must be a number above 2, got array"),
+    "rank of groups": (lambda: GroupFactorAnalysis(1, rank=PAIR).fit(X), "rank must be 'full' or an integer"),
+    "kernel of an integral": (lambda: integral(kernel=PAIR), "kernel must be one of 'rbf'"),
+    "mean of an integral": (lambda: integral(mean=PAIR), "mean must be one of 'constant', 'zero', got array"),
+    "warp of an integral": (lambda: integral(warp=PAIR), "warp must be one of None, 'auto', 'log'"),
+    "scores of an integral": (lambda: integral(acquisition=PAIR), "acquisition must be one of"),
+    "lengths of an integral": (lambda: integral(hyperparameters=PAIR), "hyperparameters must be one of 'marginal'"),
+    "step of a mixture": (
+        lambda: BayesianGaussianMixture(2, step=PAIR, algorithm="natural").fit(X),
+        "step must be one of 'robbins-monro'",
+    ),
     "formula with a bar": (lambda: additive(formula="y ~ x | g"), "must be one sum of terms"),
     "formula with a huge number": (lambda: additive(formula="y ~ x + 1e400"), "cannot be evaluated"),
     "priors of a formula": (lambda: additive(priors=3), "priors must be a dict, got 3"),

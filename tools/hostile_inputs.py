@@ -170,6 +170,7 @@ def spoilt(good: Any, rng: np.random.Generator) -> Iterator[tuple[str, Any, bool
 def constructors(_: np.random.Generator) -> Iterator[Case]:
     """Arguments of every public constructor and function."""
     tests = _module("test_wrong_arguments")
+    Path("rows.csv").write_text("a,b\n1,2\n3,4\n", encoding="utf8")  # for what reads a table
     for name, option in tests.CASES:
         for bad, (value, finite) in ODD.items():
             call = lambda n=name, o=option, v=value: tests.public(n)(**tests.GOOD[n] | {o: v})  # noqa: E731

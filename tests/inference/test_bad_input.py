@@ -46,10 +46,10 @@ CASES = {
     "not a factor": (lambda: LatentLinearModel([X]), r"must be GaussianFactor or SiteFactor, got ndarray"),
     "no dimension": (lambda: model(GaussianFactor()), r"length of w is not known"),
     "D differs": (lambda: model(GaussianFactor(dim=3), SiteFactor(X, Logit(Y))), r"differ in the dimension of w"),
-    "unknown engine": (lambda: infer(model(), "mcmc"), r"engine must be one of auto, map, laplace, .*got 'mcmc'"),
-    "engine object": (lambda: infer(model(), 3), r"name or an object of latlin.engines, got int"),
+    "unknown engine": (lambda: infer(model(), "mcmc"), r"engine must be one of 'auto', 'map', 'laplace', .*got 'mcmc'"),
+    "engine object": (lambda: infer(model(), 3), r"or an object of latlin.engines, got 3"),
     "covariance": (lambda: GaussianKL(covariance="round"), r"covariance must be .*got 'round'"),
-    "engine class": (lambda: infer(model(), GaussianKL), r"name or an object of latlin.engines"),
+    "engine class": (lambda: infer(model(), GaussianKL), r"or an object of latlin.engines, got <class"),
     "D differs alike": (
         lambda: model(SiteFactor(X, Logit(Y)), SiteFactor(np.ones((3, 4)), Logit(Y))),
         r"differ in the dimension of w: .* has 2, .* has 4",

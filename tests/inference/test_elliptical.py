@@ -7,7 +7,7 @@ from scipy.special import digamma, logsumexp
 from scipy.stats import multivariate_t
 
 import latlin
-from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer
+from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
 from latlin.densities.gaussian import Gaussian, MultivariateT, entropy_loss
 from latlin.densities.precision import DiagonalWhitening, PrecisionCovariance
 from latlin.inference.elliptical import ScaleAveraged, scale_nodes
@@ -155,3 +155,14 @@ def test_it_is_saved(tmp_path):
     again = latlin.load(tmp_path / "q.npz")
     assert again.density.df == post.density.df
     assert again.logpdf([0.3]) == pytest.approx(post.logpdf([0.3]))
+
+
+@pytest.mark.parametrize(
+    "site", [potentials.Gaussian([1e3], 1.0), potentials.GaussianMixture([0.5, 0.5], [0.0, 1e3], [1.0, 1.0])]
+)
+def test_parabolas_far_from_zero_are_no_steeper(site):
+    """N(w | 999, 1) times a site at 1,000 has its mean between the two."""
+    model = LatentLinearModel([GaussianFactor(999.0, 1.0, dim=1), SiteFactor(None, site)])
+    found, gkl = infer(model, "t-kl"), infer(model, "gkl")
+    assert found.log_evidence == pytest.approx(gkl.log_evidence, abs=1e-6)
+    np.testing.assert_allclose(found.mean, 999.5, rtol=1e-9)

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
+from latlin import (
+    Constraint,
+    GaussianFactor,
+    LatentLinearModel,
+    SiteFactor,
+    engines,
+    infer,
+    maximise_evidence,
+    potentials,
+)
 from latlin.inference.evidence.gradient import evidence_gradient
 
 STEP = 3e-4
@@ -217,3 +226,60 @@ def test_the_gradient_follows_the_posterior_and_not_the_name_of_its_engine(engin
 def test_a_posterior_without_an_evidence_term_is_refused():
     with pytest.raises(ValueError, match="engine 'mine' does not say how its evidence depends on the sites"):
         evidence_gradient(infer(Problem("logit").model(), Renamed(engines.Laplace(), keeps_term=False)))
+
+
+def _prior(kind, mean, cov):
+    precision = sparse.csr_array(np.linalg.inv(cov))
+    walk = GaussianFactor([0.1, 0.2], precision=sparse.csr_array([[1.0, -1.0], [-1.0, 1.0]]), rank=1)
+    return {
+        "full": [GaussianFactor(mean, cov)],
+        "variances": [GaussianFactor(mean, np.diag(cov).copy())],
+        "precision": [GaussianFactor(mean, precision=precision)],
+        "two": [GaussianFactor(mean, cov), GaussianFactor([0.1, -0.2], [2.0, 1.0])],
+        "two with a precision": [GaussianFactor(mean, precision=precision), GaussianFactor(cov=2.0, dim=2)],
+        "of projections": [GaussianFactor(mean, cov, H=np.array([[1.0, 0.5], [0.2, -1.0]])), GaussianFactor(dim=2)],
+        "with a walk": [GaussianFactor(mean, cov, H=np.array([[1.0, 0.5], [0.2, -1.0]])), walk],
+    }[kind]
+
+
+@pytest.mark.parametrize("engine", ["gkl", "laplace", "ep"])
+@pytest.mark.parametrize(("normalise", "held"), [(False, True), (True, False), (True, True)])
+@pytest.mark.parametrize(
+    "kind", ["full", "variances", "precision", "two", "two with a precision", "of projections", "with a walk"]
+)
+def test_constraints_and_what_normalises_a_prior_count(kind, normalise, held, engine):
+    """Means and covariances of a prior that is normalised as a whole, on all of space or on a part of it."""
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(5, 2)), np.arange(5) % 2
+    about, cov = np.array([0.5, 0.3]), np.array([[1.7, 0.5], [0.5, 3.0]])
+    constraints = [Constraint([1.0, 0.7], 0.4)] if held else []
+
+    def fit(mean, cov):
+        factors = [*_prior(kind, mean, cov), SiteFactor(X, potentials.Logit(y))]
+        return infer(LatentLinearModel(factors, constraints, normalise), TIGHT[engine])
+
+    found = evidence_gradient(fit(about, cov)).gaussians[0]
+    step, turn = STEP * np.array([1.0, -0.4]), STEP * np.array([[1.0, 0.3], [0.3, -0.5]])
+    moved = fit(about + step, cov).log_evidence - fit(about - step, cov).log_evidence
+    assert 2.0 * found.d_mean @ step == pytest.approx(moved, abs=1e-4 * STEP)
+    if "precision" not in kind:
+        spread = fit(about, cov + turn).log_evidence - fit(about, cov - turn).log_evidence
+        ours = turn if found.d_cov.ndim == 2 else np.diag(turn)
+        assert 2.0 * np.sum(found.d_cov * ours) == pytest.approx(spread, abs=1e-4 * STEP)
+
+
+def test_a_scale_of_one_factor_of_a_normalised_prior_is_learnt():
+    """N(0, 1) N(0, s²), normalised, is N(0, s²/(1 + s²))."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    sites = SiteFactor(X, potentials.Gaussian(X @ [0.5, -0.6] + 0.1 * rng.normal(size=40), 0.1))
+
+    def two(scale):
+        return LatentLinearModel([GaussianFactor(dim=2), GaussianFactor(cov=scale**2, dim=2), sites], (), True)
+
+    def one(scale):
+        return LatentLinearModel([GaussianFactor(cov=scale**2 / (1.0 + scale**2), dim=2), sites])
+
+    found, truth = (maximise_evidence(build, {"scale": 2.0}, engine="exact") for build in (two, one))
+    assert found.parameters["scale"] == pytest.approx(truth.parameters["scale"], rel=1e-4)
+    assert found.log_evidence == pytest.approx(truth.log_evidence, abs=1e-8)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import integrate
+from scipy import integrate, sparse
 from scipy.special import log_expit
 from scipy.stats import norm
 
@@ -78,6 +78,19 @@ def test_gaussian_sites_lose_half_the_variance_over_the_noise():
     plain, extra = infer(model_of(potential, 0.0), "exact"), infer(model_of(potential), "exact")
     assert extra.log_evidence == pytest.approx(plain.log_evidence - V.sum() / (2 * 0.25), abs=1e-10)
     np.testing.assert_allclose(extra.mean, plain.mean, atol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [0.5, [0.5, 0.6, 0.7, 0.8]])
+def test_a_sparse_precision_keeps_what_gaussian_sites_lose(scale):
+    """The same by sums over the rows, which serve every noise of one scale, and without them."""
+    weight, prior = np.array([1.0, 2.0, 0.5, 1.0]), GaussianFactor(0.3, precision=sparse.eye_array(2) / 2.0)
+    site = SiteFactor(sparse.csr_array(H), potentials.Gaussian([0.4, -1.0, 0.2, 1.5], scale), weight, None, V)
+    found = infer(LatentLinearModel([prior, site]), "exact")
+    same = infer(model_of(site.potential, weight=weight), "exact")
+    assert found.log_evidence == pytest.approx(same.log_evidence, abs=1e-10)
+    assert found.log_evidence == pytest.approx(infer(found.model, "gkl").log_evidence, abs=1e-8)
+    slope = evidence_gradient(found).sites[0]["scale"]
+    np.testing.assert_allclose(slope, evidence_gradient(same).sites[0]["scale"], atol=1e-8)
 
 
 def test_an_extra_variance_lowers_the_evidence_of_concave_sites():

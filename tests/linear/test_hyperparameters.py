@@ -218,3 +218,15 @@ def test_offsets_that_leave_no_digit_to_the_evidence_are_named():
     offset[3] = 2.0**63
     with pytest.raises(ValueError, match=r"the log evidence is -.*look for responses, offsets, weights, a prior_mean"):
         BayesianProbitRegression().fit(X, y, offset=offset)
+
+
+@pytest.mark.parametrize("cls", [BayesianLinearRegression, BayesianLogisticRegression])
+def test_constant_features_say_nothing_of_their_scale(cls):
+    """Ones less their mean are zeros, but for rounding, which is no unit to measure coefficients in."""
+    rng = np.random.default_rng(2)
+    y = rng.standard_normal(24) if cls is BayesianLinearRegression else rng.random(24) < 0.4
+    zeros = cls().fit(np.zeros((24, 3)), y)
+    for value in (1.0, 0.1, -3e7):
+        model = cls().fit(np.full((24, 3), value), y)
+        assert model.log_evidence_ == pytest.approx(zeros.log_evidence_, abs=1e-6)
+        assert model.prior_scale_ == pytest.approx(zeros.prior_scale_, rel=1e-4)

@@ -44,6 +44,25 @@ def test_expected_logs_are_numbers(row: Row):
     assert answered >= 9
 
 
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_derivatives_are_numbers(row: Row):
+    x = np.concatenate([MEAN, [1e154, -1e154]])
+    with np.errstate(over="ignore"):
+        assert not np.isnan(row.make().derivatives(x)).any()
+
+
+@pytest.mark.parametrize("link", ["logit", "probit"])
+def test_new_labels_far_out_are_certain(link):
+    binary = potentials.Logit(1) if link == "logit" else potentials.Probit(1)
+    for block in (binary, potentials.Ordinal(1, [-1.0, 1.0], link=link)):
+        seen = block.predictive(MEAN, VAR).probabilities
+        np.testing.assert_allclose(seen.sum(axis=-1), 1.0, rtol=1e-12)
+        # a mean of ten standard deviations leaves no doubt, one of none leaves both ends the same
+        far = np.abs(MEAN) > 1e9 + 10.0 * np.sqrt(VAR)
+        np.testing.assert_allclose(seen[far, -1], MEAN[far] > 0.0, atol=1e-12)
+        np.testing.assert_allclose(seen[MEAN == 0.0, 0], seen[MEAN == 0.0, -1], rtol=1e-8)
+
+
 def test_half_a_gaussian_is_left_of_a_wide_one():
     for block in (potentials.Logit(1), potentials.Probit(1)):
         log_z, mean, variance = block.tilted_moments([0.0], [1e40])

@@ -24,6 +24,7 @@ from latlin.inference.estimated import can_be_estimated
 from latlin.inference.exact import Exact
 from latlin.inference.forms.sparse import filling_plan
 from latlin.inference.gaussian_kl.engine import GaussianKL
+from latlin.inference.infer import Auto, resolve
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.arrays import reuse_memory
@@ -83,10 +84,11 @@ def learn(
     if checkpoint is not None:
         file_path("checkpoint", checkpoint)
     one_of("hyperparameters", manner, MANNERS)
-    chosen = chosen_engine(problem) if engine == "auto" else engine
+    given = resolve(engine)
+    chosen = chosen_engine(problem) if isinstance(given, Auto) else given
     at_points = chosen
     held, free = _settled(problem.hyperparameters, priors, manner == "fixed")
-    if engine == "auto" and free:
+    if isinstance(given, Auto) and free:
         at_points = _for_points(problem, chosen)
 
     number, names = itertools.count(), tuple(hyper.name for hyper in free)

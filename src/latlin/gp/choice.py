@@ -15,6 +15,7 @@ from latlin.gp.inducing import Inducing
 from latlin.gp.setting import Setting
 from latlin.gp.state_space import StateSpace
 from latlin.gp.vecchia import Vecchia
+from latlin.numerics.options import is_name, named_or_own
 
 #: short name → approximation with its default options
 APPROXIMATIONS: dict[str, type[Any]] = {kind.name: kind for kind in (Dense, Grid, Inducing, StateSpace, Vecchia)}
@@ -66,7 +67,7 @@ def choose(
     """The approximation that was asked for, of the `sizes` given, or the one that suits the data, with the reason."""
     if sizes:
         return _of_size(wanted, sizes, setting, n_rows, n_columns)
-    if isinstance(wanted, str) and wanted == "auto":
+    if is_name(wanted, "auto"):
         if in_blocks:
             return Choice(Inducing(), "approximation 'inducing', as the rows are in blocks")
         return _suited(setting, n_rows, n_columns)
@@ -109,13 +110,11 @@ def _suited(setting: Setting, n_rows: int, n_columns: int) -> Choice:
 
 
 def _resolve(wanted: Any) -> Approximation:
-    if isinstance(wanted, str):
-        if wanted not in APPROXIMATIONS:
-            known = ", ".join(map(repr, ["auto", *APPROXIMATIONS]))
-            raise ValueError(f"approximation must be one of {known} or an object of latlin.gp, got {wanted!r}")
-        approximation: Approximation = APPROXIMATIONS[wanted]()
-        return approximation
-    if isinstance(wanted, type) or not callable(getattr(wanted, "prepare", None)):
-        raise ValueError(f"approximation must be a name or an object of latlin.gp, got {wanted!r:.80}")
-    found: Approximation = wanted
-    return found
+    known = {"auto": None, **APPROXIMATIONS}
+    found = named_or_own("approximation", wanted, known, "an object of latlin.gp", _prepares)
+    approximation: Approximation = found() if isinstance(found, type) else found
+    return approximation
+
+
+def _prepares(approximation: Any) -> bool:
+    return callable(getattr(approximation, "prepare", None))

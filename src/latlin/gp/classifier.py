@@ -31,8 +31,8 @@ from latlin.gp.vecchia import Vecchia
 from latlin.inference.engine import Engine
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import Array, numeric, side_by_side, stacked, summable, visible
-from latlin.numerics.options import jobs, whole
+from latlin.numerics.arrays import Array, numeric, orderly, side_by_side, stacked, summable, visible
+from latlin.numerics.options import jobs, one_of, whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
@@ -180,7 +180,7 @@ class GaussianProcessClassifier(Approximated, ClassDraws, Archived, Reported, Cl
         """
         rng = generator(self.random_state)
         data = open_training(X, y, int(rng.integers(2**31))) if is_blocked(X) else Training(X, y)
-        inputs, labels = validate_data(self, numeric("X", data.X), visible("y", data.y), dtype=np.float64)
+        inputs, labels = validate_data(self, numeric("X", data.X), orderly("y", visible("y", data.y)), dtype=np.float64)
         inputs = summable("X", inputs)
         data = data._replace(X=inputs, y=labels)
         check_classification_targets(labels)
@@ -209,10 +209,7 @@ class GaussianProcessClassifier(Approximated, ClassDraws, Archived, Reported, Cl
 
     def _fits_together(self, engine: Engine, choice: Choice, data: Training) -> Choice:
         """All classes in one model where that is wanted and serves, else the choice as it is, with the reason."""
-        if self.multi_class not in MULTI_CLASS:
-            raise ValueError(
-                f"multi_class must be one of {', '.join(map(repr, MULTI_CLASS))}, got {self.multi_class!r:.80}"
-            )
+        one_of("multi_class", self.multi_class, MULTI_CLASS)
         if len(self.classes_) == 2 or self.multi_class == "one-vs-rest":
             return choice
         joint, unheld = _joint_choice(choice, str(self.link), data.n_rows, data.blocks is not None)

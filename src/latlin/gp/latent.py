@@ -35,6 +35,7 @@ from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import Cholesky, cholesky
+from latlin.numerics.options import is_name
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 from latlin.potentials.checks import naming_rows
@@ -281,9 +282,9 @@ def resolve_engine(engine: str | Engine, likelihood: Potential) -> Engine:
     Expectation propagation visits all sites at once, as one sweep over single sites costs N rank-one updates of an N×N
     matrix.
     """
-    if engine == "auto":
+    if is_name(engine, "auto"):
         return Exact() if likelihood.gaussian else GaussianKL()
-    if engine == "ep":
+    if is_name(engine, "ep"):
         return ExpectationPropagation(schedule="parallel", sweeps=500)
     return resolve(engine)
 

@@ -18,7 +18,7 @@ from latlin.hyper.space import Space
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.archive import read_archive, refusing, write_archive
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import file_path
+from latlin.numerics.options import file_path, named_or_own
 from latlin.numerics.progress import Progress, progress
 from latlin.numerics.stored import Decoder, Encoder
 
@@ -99,6 +99,8 @@ HARDLY = 1e-2
 NEAR = 1.0
 #: gains by which the number of evaluations to come is judged
 RECENT = 6
+#: the search of our own
+LBFGSB = "l-bfgs-b"
 Optimizer = Callable[..., tuple[Array, float]]
 
 
@@ -222,7 +224,8 @@ def maximise_evidence(
         latent = fitter.fit(setting, start, verbose)
         post = latent.posterior
         return Found(setting, latent, post.trace, post.converged, post.n_iter, post.message)
-    run = _resolve(optimizer, max_iter)
+    how = named_or_own("optimizer", optimizer, {LBFGSB: LBFGSB}, "a callable, or None", callable)
+    run = _maximiser(how, max_iter)
     starts = [setting.theta, *_restarts(setting, n_restarts, rng)]
     with progress("evidence", None, verbose) as bar:
         rows = int(getattr(fitter, "n_rows", 0))
@@ -257,16 +260,14 @@ def _climbed(
     return run(climb, theta)
 
 
-def _resolve(optimizer: str | Optimizer, max_iter: int) -> Callable[[_Climb, Array], _Outcome]:
-    if callable(optimizer):
+def _maximiser(optimizer: str | Optimizer, max_iter: int) -> Callable[[_Climb, Array], _Outcome]:
+    if not isinstance(optimizer, str):
 
         def by_callable(climb: _Climb, start: Array) -> _Outcome:
             _, value = optimizer(climb, start, bounds=climb.setting.bounds)
             return _Outcome(-value, True, len(climb.trace), "ended by the given optimiser")
 
         return by_callable
-    if optimizer != "l-bfgs-b":
-        raise ValueError(f"optimizer must be 'l-bfgs-b', None or a callable, got {optimizer!r}")
 
     def from_afar(climb: _Climb, start: Array) -> _Outcome:
         accuracy = getattr(climb.fitter, "accuracy", ACCURACY)

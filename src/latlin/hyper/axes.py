@@ -109,6 +109,8 @@ class Axes:
         """z of rows of u, in which exponential tails are those of a normal."""
         t = self.unscaled(u)
         kappa, delta = self._tails
+        if not (kappa.any() or delta.any()):
+            return t
         far = np.where(t >= 0.0, kappa + delta, kappa - delta)
         z = t * np.sqrt(2.0 / (1.0 + np.sqrt(1.0 + 4.0 * (far * t) ** 2)))
         for _ in range(INVERTED):

@@ -14,12 +14,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.interpolate import RBFInterpolator
-from scipy.special import gammaln, stdtrit
+from scipy.special import gammaln
 from scipy.stats import qmc
 
 from latlin.hyper.axes import NARROWEST, WIDEST, Axes
 from latlin.hyper.space import Hyperparameter, Space
 from latlin.numerics.arrays import Array
+from latlin.numerics.rng import quasi_random_t
 from latlin.numerics.stored import storable
 
 #: draws, points of a stored density, degrees of freedom of the draws
@@ -121,8 +122,7 @@ def normal_marginal(member: Hyperparameter, u: float, sd: float) -> Marginal:
 
 def _draws_about(axes: Axes) -> tuple[Array, Array]:
     """Draws about the optimum, and their log density."""
-    uniform = qmc.Sobol(len(axes.centre), seed=0).random(DRAWS)
-    z = stdtrit(DF, np.clip(uniform, 1e-7, 1.0 - 1e-7))
+    z = quasi_random_t(len(axes.centre), DRAWS, DF, seed=0)
     each = gammaln(0.5 * (DF + 1.0)) - gammaln(0.5 * DF) - 0.5 * (DF + 1.0) * np.log1p(z**2 / DF)
     return axes.split(z), (each - np.log(np.where(z >= 0.0, axes.up, axes.down))).sum(axis=1)
 
@@ -130,7 +130,7 @@ def _draws_about(axes: Axes) -> tuple[Array, Array]:
 def _draws_in_cells(space: Space, axes: Axes, u: Array, share: Array, step: float) -> tuple[Array, Array]:
     """Draws from the cells of a lattice, more of them where its points have larger shares, and their log density.
 
-    Where the lattice ends as its next point lies beyond an end of the search, the cell of that point is among them.
+    Where the lattice ends because its next point lies beyond an end of the search, that cell is among them.
     """
     (low, high), moves = space.box.T, step * axes.even * axes.basis
     beyond = np.concatenate([u + move for move in np.concatenate([moves.T, -moves.T])])
@@ -183,7 +183,7 @@ def _tabulated(member: Hyperparameter, u: Array, weight: Array, mean: float, sd:
     pad = np.minimum(ends / step, GRID).astype(int)
     cells = low + step * np.arange(-pad[0], GRID + pad[1])
     masses = np.histogram(u, np.append(cells - 0.5 * step, cells[-1] + 0.5 * step), weights=weight)[0]
-    slope = np.abs(np.array([member.slope(float(t)) for t in cells]))
+    slope = np.abs(member.slope(cells))
     kernel = np.exp(-0.5 * ((grid[:, None] - cells) / np.maximum(width, 2.0 * apart)[:, None]) ** 2)
     density = kernel @ (masses / np.maximum(slope, np.finfo(float).tiny)) / (kernel.sum(axis=1) * step)
     return Marginal(np.asarray(member.value(grid)), density, np.interp(grid, u, below), mean, sd)
@@ -193,6 +193,8 @@ def _tabulated(member: Hyperparameter, u: Array, weight: Array, mean: float, sd:
 LOST = 0.03
 #: width, in standard deviations of a coordinate, of the two slices at an end that tell how fast its density falls there
 SLICE = 0.35
+#: mass of the last slice below which nothing is said: so few draws are there that they do not tell how it goes on
+SLIGHT = 1e-3
 
 
 def share_beyond(member: Hyperparameter, marginal: Marginal, side: int) -> float:
@@ -209,7 +211,7 @@ def share_beyond(member: Hyperparameter, marginal: Marginal, side: int) -> float
     width = SLICE * float(np.sqrt(mass @ (known - middle) ** 2 / mass.sum()))
     at = member.coordinate(end) - side * width * np.arange(3)
     last, before = np.abs(np.diff(np.interp(at, known, marginal.levels, left=0.0, right=1.0)))
-    if last == 0.0:
+    if last < SLIGHT:
         return 0.0
     return float(last / (before / last - 1.0)) if before > last else np.inf
 

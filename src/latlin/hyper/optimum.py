@@ -124,7 +124,7 @@ def _refuse_coarse(log_evidence: float) -> None:
     if abs(log_evidence) * np.finfo(float).eps > 1.0:
         raise ValueError(
             f"hyperparameters cannot be learnt where the log evidence is {log_evidence:.3g}, as rounding hides what "
-            "they change: look for responses, offsets, weights, a prior_mean or a prior_scale that are far too large, "
+            "they change: look for responses, offsets, weights, a prior_mean or a prior_scale far too large or small, "
             "or fix the hyperparameters"
         )
 

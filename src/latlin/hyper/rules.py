@@ -18,8 +18,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln, logsumexp, stdtrit
-from scipy.stats import qmc
+from scipy.special import gammaln, logsumexp
 
 from latlin.diagnostics.weights import LARGEST_K, smooth_log_weights
 from latlin.hyper.axes import Axes
@@ -27,6 +26,8 @@ from latlin.hyper.optimum import Optimum
 from latlin.hyper.space import Objective, Point
 from latlin.hyper.surrogate import LogDensity, corners, log_density_from, match_moments
 from latlin.numerics.arrays import Array
+from latlin.numerics.rng import quasi_random_t
+from latlin.numerics.threads import one_blas_thread
 
 #: per number of hyperparameters: step in standard deviations, fall in nat at which the lattice ends, most points
 LATTICES = {1: (0.7, 10.0, 120), 2: (1.0, 8.0, 250), 3: (1.2, 7.5, 500)}
@@ -224,6 +225,7 @@ def _within_reach(optimum: Optimum, pairs: Sequence[KnownPoint]) -> list[KnownPo
     return [pair for pair in pairs if pair[0].log_density > optimum.point.log_density - LOST]
 
 
+@one_blas_thread()
 def _summarise_design(
     objective: Objective, axes: Axes, known: list[KnownPoint], before: LogDensity | None
 ) -> DesignState:
@@ -356,9 +358,7 @@ class SplitProposal:
     axes: Axes
 
     def draw(self, count: int, seed: int) -> Array:
-        uniform = qmc.Sobol(len(self.axes.centre), seed=seed).random(count)
-        z = WIDER * stdtrit(DF, np.clip(uniform, 1e-9, 1.0 - 1e-9))
-        return self.axes.split(z)
+        return self.axes.split(WIDER * quasi_random_t(len(self.axes.centre), count, DF, seed))
 
     def log_density(self, u: Array) -> Array:
         z = self.axes.standard(u) / WIDER

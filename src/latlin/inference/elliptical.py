@@ -28,7 +28,7 @@ from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import quiet
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import number
+from latlin.numerics.options import is_name, number
 from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials.base import Derivatives, ExpectedLog, Potential
 
@@ -41,7 +41,7 @@ STEP, LEFT_OUT = 0.35, 1e-8
 #: of the search: relative accuracy of log(df − 2), and steps at most
 DF_TOL, DF_STEPS = 0.02, 25
 #: places where sites may fall no faster than a parabola
-NEAR, FAR = 1e3, 1e6
+NEAR, FAR = 1e4, 1e8
 NO_GRADIENT = "the evidence of an elliptical density has no gradient here; use 'gkl'"
 
 
@@ -79,7 +79,7 @@ class EllipticalKL:
     max_iter: int = 300
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.df, str) and self.df == "auto"):
+        if not is_name(self.df, "auto"):
             number("df", self.df, least=DF_RANGE[0], most=LARGEST_DF)
 
     def run(
@@ -222,9 +222,14 @@ class ScaleAveraged(Potential):
 def refuse_steep(potential: Potential) -> None:
     """Raise an error for sites that fall faster than a parabola, whose energy under a Student t may be infinite."""
     with np.errstate(all="ignore"):
+        # as far as that from where the sites bend, which may be far from zero
+        regions = [np.broadcast_arrays(*region, np.zeros(potential.size or 1)) for region in potential.regions()]
+        low = np.min([centre for centre, _, _ in regions], axis=0)
+        high = np.max([centre for centre, _, _ in regions], axis=0)
+        width = np.max([high - low, *(width for _, width, _ in regions)], axis=0)
         drops = [
-            np.abs(np.asarray(potential.log_density(np.full(potential.size or 1, sign * far)), float))
-            for sign in (-1.0, 1.0)
+            np.abs(np.asarray(potential.log_density(end + sign * far * width), float))
+            for sign, end in ((-1.0, low), (1.0, high))
             for far in (NEAR, FAR)
         ]
     for near, far in ((drops[0], drops[1]), (drops[2], drops[3])):

@@ -26,8 +26,8 @@ from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import SubspaceCovariance, Whitening
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.inference.blocks import BlockModel
+from latlin.inference.engine import site_form, sum_form
 from latlin.inference.evidence.terms import ExpectedEvidence
-from latlin.inference.forms.choice import site_form, sum_form
 from latlin.inference.forms.prior import gaussian_part
 from latlin.inference.forms.projections import stacked_sites
 from latlin.inference.forms.sites import SiteParameters, Sites
@@ -249,7 +249,9 @@ def normal_sums(model: LatentLinearModel, form: SparseForm) -> NormalSums:
     weight, about = form.sites.weight, solution.u * form.projections.scale
     residual = _locations(form.sites) - form.rows @ about
     pull = form.projections.summed(weight * residual)
-    square = float(weight @ residual**2)
+    # what a projection leaves out counts as a residual
+    left_out = 0.0 if form.sites.extra is None else form.sites.extra
+    square = float(weight @ (residual**2 + left_out))
     # γ = w/σ², whose sum over the rows the solution has found
     gram = form.gram.total(parameters.gamma) * _noise(model) ** 2
     sums = NormalSums(loc, form.mean, about, gram, pull, square, float(weight.sum()))

@@ -10,12 +10,11 @@ from scipy.special import expit
 
 from latlin.inference.engine import Engine
 from latlin.inference.gaussian_kl.engine import GaussianKL
-from latlin.inference.infer import Auto
+from latlin.inference.infer import Auto, resolve
 from latlin.linear._base import shared_options
-from latlin.linear._design import Design
 from latlin.linear._learning import LearntFit
 from latlin.linear._predict import LinearPredictors
-from latlin.linear._problem import LinearProblem
+from latlin.linear._problem import Design, LinearProblem
 from latlin.linear._together import (
     attributes_of_all,
     draw_places,
@@ -135,7 +134,7 @@ class BayesianLogisticRegression(OneVersusRest):
         wanted: str = one_of("multi_class", self.multi_class, ("one-vs-rest", "softmax"))
         if len(self.classes_) == 2 or wanted == "one-vs-rest":
             return "one-vs-rest"
-        if not (self.engine in ("auto", "gkl") or isinstance(self.engine, Auto) or self.engine == GaussianKL()):
+        if resolve(self.engine) not in (Auto(), GaussianKL()):
             raise ValueError(f"multi_class='softmax' is fitted by engine 'gkl', got engine={self.engine!r:.80}")
         if self.ard or "prior_mean" in self._prior().parameters:
             raise ValueError(

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from latlin.numerics.linalg import Array
+from latlin.numerics.options import named_or_own
 from latlin.numerics.stored import storable_by_arguments
 
 
@@ -110,10 +111,5 @@ SCHEDULES: dict[str, StepRule] = {
 
 def resolve_step(step: str | StepRule) -> StepRule:
     """A rule from its name, or the rule itself."""
-    if not isinstance(step, str):
-        if not hasattr(step, "move"):
-            raise ValueError(f"step must be one of {sorted(SCHEDULES)} or a schedule object, got {step!r}")
-        return step
-    if step not in SCHEDULES:
-        raise ValueError(f"step must be one of {sorted(SCHEDULES)} or a schedule object, got {step!r}")
-    return SCHEDULES[step]
+    rule: StepRule = named_or_own("step", step, SCHEDULES, "a schedule object", lambda own: hasattr(own, "move"))
+    return rule

@@ -145,6 +145,31 @@ def visible(name: str, values: Any) -> Any:
     return values
 
 
+def orderly(name: str, labels: Any) -> Any:
+    """`labels` as they came, if they can be put in order: texts alone, or numbers alone.
+
+    Examples
+    --------
+    >>> orderly("y", [1, "a"])
+    Traceback (most recent call last):
+        ...
+    ValueError: y must hold labels of one kind, texts or numbers, got int and str
+    """
+    found = labels
+    if isinstance(labels, list | tuple):
+        with suppress(ValueError):  # rows of several lengths are named by scikit-learn
+            found = np.array(labels, dtype=object)
+    if getattr(getattr(found, "dtype", None), "kind", "") not in ("O", "S"):
+        return labels
+    kinds = {*map(type, np.asarray(found).flat)}
+    texts = {kind for kind in kinds if issubclass(kind, str)}
+    numbers = {kind for kind in kinds if issubclass(kind, Number | np.bool_)}
+    if kinds not in (texts, numbers):
+        names = " and ".join(sorted(kind.__name__ for kind in kinds))
+        raise ValueError(f"{name} must hold labels of one kind, texts or numbers, got {names}")
+    return labels
+
+
 def convertible(name: str, values: Any) -> Any:
     """`values`, if what is in an array of objects can be made numbers.
 

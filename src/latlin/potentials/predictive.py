@@ -63,7 +63,7 @@ class Predictive(ABC):
     def log_density(self, y: ArrayLike) -> Array:
         """Log density (or log probability) of y, of shape (..., sites), in nat."""
         block, m, v, shape = self._at(y)
-        return block._tilted_moments(m, v, np.ones_like(m)).log_z.reshape(shape)
+        return block.tilted_moments(m, v).log_z.reshape(shape)
 
     @abstractmethod
     def cdf(self, y: ArrayLike) -> Array:
@@ -304,7 +304,7 @@ class ContinuousPredictive(Predictive):
         m, v = self._m[site], self._v[site]
         block = self._potential.select(site).observe(self._support.place(t))
         (value,) = block._in_blocks(type(self)._cdf_block, m, v)
-        log_density = block._tilted_moments(m, v, np.ones_like(m)).log_z
+        log_density = block.tilted_moments(m, v).log_z
         return np.clip(value, 0.0, 1.0), log_density + self._support.log_slope(t)
 
 
@@ -335,8 +335,7 @@ class ClassPredictive(Predictive):
 
     def __init__(self, potential: Block, m: Array, v: Array, shape: tuple[int, ...], n_classes: int) -> None:
         super().__init__(potential, m, v, shape)
-        one = np.ones_like(m)
-        tables = [np.exp(potential.observe(k)._tilted_moments(m, v, one).log_z) for k in range(n_classes)]
+        tables = [np.exp(potential.observe(k).tilted_moments(m, v).log_z) for k in range(n_classes)]
         table = np.stack(tables, axis=-1)
         self.probabilities = (table / table.sum(axis=-1, keepdims=True)).reshape((*shape, n_classes))
         classes = np.arange(n_classes)

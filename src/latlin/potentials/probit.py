@@ -78,4 +78,6 @@ def log_ndtr_derivatives(t: Array) -> tuple[Array, Array, Array]:
     """
     gap, rest = (part.reshape(np.shape(t)) for part in half_normal(np.atleast_1d(t)))
     r = gap - t
-    return r, rest - 1, r * (gap * gap - rest)
+    with np.errstate(over="ignore", invalid="ignore"):  # g² overflows where r is nothing
+        third = np.where(r > 0.0, r * (gap * gap - rest), 0.0)
+    return r, rest - 1, third

@@ -11,7 +11,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import whole
+from latlin.numerics.options import is_name, one_of, whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.quadrature.belief import NEGLIGIBLE, Belief, BeliefModel, ManyModels, Plain, Warped, fitted
 from latlin.quadrature.kernels import (
@@ -351,8 +351,8 @@ class BayesianQuadrature:
 
     def _model(self) -> BeliefModel:
         fit = resolve_fit(self.hyperparameters, self.noisy, self.measure.dim)
-        if self.mean not in MEANS:
-            raise ValueError(f"mean must be one of {sorted(MEANS)}, got {self.mean!r}")
+        one_of("mean", self.mean, MEANS)
+        one_of("warp", self.warp, [None, AUTO, LOG, *WARPS])
         if self.warp == LOG:
             logs = self._logarithmic(fit)
             return logs[0] if len(logs) == 1 else ManyModels(tuple(logs))
@@ -368,24 +368,22 @@ class BayesianQuadrature:
     def _may_warp(self) -> bool:
         """Whether evaluations may prefer the logarithm; given length scales and noise are those of f itself."""
         free = not isinstance(self.hyperparameters, Hyperparameters) and not self.noisy
-        return self.warp == AUTO and self.kernel == AUTO and free
+        return self.warp == AUTO and is_name(self.kernel, AUTO) and free
 
     def _kernels(self) -> list[Kernel]:
         standard = self.measure.standard
-        if self.kernel == AUTO:
+        if is_name(self.kernel, AUTO):
             return [k for k in map(resolve_kernel, CANDIDATES) if has_closed_form(k, standard)]
         kernel = resolve_kernel(self.kernel)
         check_closed_form(kernel, standard)
         return [kernel]
 
     def _logarithmic(self, fit: HyperparameterFit) -> list[LogWarped]:
-        names = (RBF.name, "matern32") if self.kernel == AUTO else (self.kernel,)
+        names = (RBF.name, "matern32") if is_name(self.kernel, AUTO) else (self.kernel,)
         return [LogWarped(resolve_kernel(name), MEANS[self.mean], self.measure.standard, fit) for name in names]
 
     def _warped(self, fit: HyperparameterFit) -> Warped:
-        if self.warp not in WARPS:
-            raise ValueError(f"warp must be None or one of {sorted([LOG, *WARPS])}, got {self.warp!r}")
-        if self.kernel not in (AUTO, RBF.name):
+        if not (is_name(self.kernel, AUTO) or is_name(self.kernel, RBF.name)):
             raise ValueError(f"warp={self.warp!r} has closed forms for kernel='rbf' only, got {self.kernel!r}")
         return Warped(resolve_kernel(RBF.name), self.measure.standard, fit, WARPS[self.warp])
 

@@ -16,6 +16,7 @@ from numba import njit
 from scipy.special import erf, erfcx, logsumexp, ndtr, ndtri
 
 from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.numerics.options import named_or_own
 
 # --- Compiled passes over pairs of points: what every kernel matrix and its slopes in the length scales are made of.
 #
@@ -209,11 +210,8 @@ KERNELS: dict[str, Kernel] = {k.name: k for k in (RBF(), _MATERN12, _MATERN32, _
 
 def resolve_kernel(kernel: str | Kernel) -> Kernel:
     """The kernel of this name."""
-    if isinstance(kernel, Kernel):
-        return kernel
-    if kernel not in KERNELS:
-        raise ValueError(f"kernel must be 'auto' or one of {sorted(KERNELS)}, got {kernel!r}")
-    return KERNELS[kernel]
+    found: Kernel = named_or_own("kernel", kernel, KERNELS, "a Kernel", lambda own: isinstance(own, Kernel))
+    return found
 
 
 # --- Measures in standard coordinates: a mixture of Gaussians of overall unit scale, or a centred cube.

@@ -13,6 +13,7 @@ from scipy.stats import qmc
 
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.numerics.arrays import Array, visible
+from latlin.numerics.options import one_of
 from latlin.numerics.progress import progress
 from latlin.quadrature.belief import Belief, BeliefModel
 from latlin.quadrature.kernels import Standard
@@ -74,9 +75,7 @@ def _relative(a: Array) -> Array:
 def resolve_score(acquisition: str, ucb_weight: float) -> Score:
     """The score of this name."""
     scores = {"uncertainty": uncertainty, "integral-variance": integral_variance, "ucb": ucb(ucb_weight)}
-    if acquisition not in scores:
-        raise ValueError(f"acquisition must be one of {sorted(scores)}, got {acquisition!r}")
-    return scores[acquisition]
+    return scores[one_of("acquisition", acquisition, scores)]
 
 
 def spread(measure: Standard, n: int, rng: np.random.Generator) -> Array:

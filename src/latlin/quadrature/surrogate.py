@@ -18,6 +18,7 @@ from scipy.stats import qmc
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import Cholesky, cholesky
+from latlin.numerics.options import named_or_own
 from latlin.quadrature.kernels import Kernel
 
 Basis = Callable[[Array], Array]
@@ -291,12 +292,11 @@ class DrawnHyperparameters(NamedTuple):
 
 def resolve_fit(hyperparameters: str | Hyperparameters, noisy: bool, dim: int) -> HyperparameterFit:
     """The way of this name, or the given numbers."""
-    if isinstance(hyperparameters, Hyperparameters):
-        return Given(_check(hyperparameters, dim))
-    kinds: dict[str, HyperparameterFit] = {"ml": HyperparameterMode(noisy), "marginal": DrawnHyperparameters(noisy)}
-    if hyperparameters not in kinds:
-        raise ValueError(f"hyperparameters must be 'marginal', 'ml' or a Hyperparameters, got {hyperparameters!r}")
-    return kinds[hyperparameters]
+    kinds: dict[str, HyperparameterFit] = {"marginal": DrawnHyperparameters(noisy), "ml": HyperparameterMode(noisy)}
+    found: Hyperparameters | HyperparameterFit = named_or_own(
+        "hyperparameters", hyperparameters, kinds, "a Hyperparameters", lambda own: isinstance(own, Hyperparameters)
+    )
+    return Given(_check(found, dim)) if isinstance(found, Hyperparameters) else found
 
 
 def _default(points: Array) -> Ensemble:

@@ -15,6 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from latlin.factor.analysis.online import ScaledGradient
 from latlin.factor.analysis.stream import FactorStream, OnlineEM, StreamRule
 from latlin.numerics.linalg import LowRankNormal
+from latlin.numerics.options import named_or_own, one_of
 from latlin.numerics.rng import RandomState, generator
 
 # --- Ways to learn a low-rank-plus-diagonal Gaussian from the iterates of SGD, one vector at a time.
@@ -226,11 +227,8 @@ ACTIVATIONS: dict[str, Activation] = {"softmax": softmax, "sigmoid": torch.sigmo
 
 def resolve(activation: str | Activation) -> Activation:
     """A named activation, or the callable given."""
-    if callable(activation):
-        return activation
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"activation must be callable or one of {sorted(ACTIVATIONS)}, got {activation!r}")
-    return ACTIVATIONS[activation]
+    found: Activation = named_or_own("activation", activation, ACTIVATIONS, "a callable", callable)
+    return found
 
 
 def inputs_of(batch: Any) -> torch.Tensor:
@@ -308,8 +306,7 @@ class FactorPosterior:
         method: str = "online-em",
         parameters: Sequence[str] | None = None,
     ) -> None:
-        if method not in METHODS:
-            raise ValueError(f"method must be one of {sorted(METHODS)}, got {method!r}")
+        one_of("method", method, METHODS)
         self.method, self.rank = method, rank
         self.layout = Layout(module, parameters)
         self._collector: Collector = METHODS[method](self.layout.dim, rank)

@@ -33,7 +33,7 @@ _NO_GAPS = "X has missing values (NaN): method='em' fits them, {!r} does not"
 
 
 def _streams(model: FactorAnalysis) -> bool:
-    if model.method not in RULES:
+    if not isinstance(model.method, str) or model.method not in RULES:
         raise AttributeError(f"partial_fit needs method 'online-em' or 'gradient', got {model.method!r}")
     return True
 
@@ -227,7 +227,7 @@ class FactorAnalysis(NamedEvidence, LatentDraws, Archived, FactorQueries):
             fit = fit._replace(loadings=canonical(fit.loadings, fit.noise))
         self._store(fit)
         self.heywood_ = heywood_features(fit.noise, variance, self.noise_floor)
-        warn_heywood(self.heywood_, fit.noise)
+        warn_heywood(self.heywood_, fit.noise, getattr(self, "feature_names_in_", None))
         return self
 
     @available_if(_streams)
@@ -275,8 +275,8 @@ class FactorAnalysis(NamedEvidence, LatentDraws, Archived, FactorQueries):
         one_of("rotate", self.rotate, [None, *sorted(ROTATIONS)])
         for name in ("batch_size", "n_passes", "max_iter"):
             whole(name, getattr(self, name), 1)
-        for name in ("tol", "noise_floor"):
-            number(name, getattr(self, name), least=0.0)
+        number("tol", self.tol, least=0.0)
+        number("noise_floor", self.noise_floor, least=0.0, below=1.0)
         if isinstance(self.n_components, str):
             one_of("n_components", self.n_components, ("bic", "held-out"))
         self._check_priors()

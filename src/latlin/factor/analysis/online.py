@@ -38,6 +38,7 @@ from latlin.factor.analysis.stream import (
 )
 from latlin.factor.fit import FactorFit
 from latlin.numerics.linalg import LowRankNormal
+from latlin.numerics.options import one_of
 from latlin.numerics.progress import progress
 
 Floats = NDArray[np.floating]
@@ -183,14 +184,13 @@ def _expectation_maximisation(options: Any, isotropic: bool) -> StreamRule:
 def _gradient(options: Any, isotropic: bool) -> StreamRule:
     averaging = TailAverage() if options.average else LastIterate()
     rate = {} if options.learning_rate is None else {"learning_rate": options.learning_rate}
+    one_of("optimizer", options.optimizer, ("scaled", "sgd", "adam"))
     if options.optimizer == "scaled":
         steps = StepSizes(options.step_offset, options.step_power)
         return ScaledGradient(steps, averaging=averaging, isotropic=isotropic, **rate)
     if options.optimizer == "sgd":
         return PlainGradient(averaging=averaging, isotropic=isotropic, **rate)
-    if options.optimizer == "adam":
-        return AdamAscent(averaging=averaging, isotropic=isotropic, **rate)
-    raise ValueError(f"optimizer must be 'scaled', 'sgd' or 'adam', got {options.optimizer!r}")
+    return AdamAscent(averaging=averaging, isotropic=isotropic, **rate)
 
 
 RULES: dict[str, Callable[[Any, bool], StreamRule]] = {

@@ -40,7 +40,7 @@ from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import summable, visible
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array
-from latlin.numerics.options import jobs, number, one_of, pair, whole
+from latlin.numerics.options import is_name, jobs, number, one_of, pair, whole
 from latlin.numerics.rng import RandomState, generator
 
 #: shape of a gamma prior below which it is next to improper, and the log of the units of log precision it counts for
@@ -259,8 +259,8 @@ class GroupFactorAnalysis(NamedEvidence, LatentDraws, Archived, GroupQueries):
             whole(name, getattr(self, name), 1)
         number("tol", self.tol, least=0.0)
         jobs(self.n_jobs)
-        if self.rank != "full" and not (isinstance(self.rank, int | np.integer) and self.rank >= 0):
-            raise ValueError(f"rank must be 'full' or an integer of at least 0, got {self.rank!r}")
+        if not is_name(self.rank, "full") and not (isinstance(self.rank, int | np.integer) and self.rank >= 0):
+            raise ValueError(f"rank must be 'full' or an integer of at least 0, got {self.rank!r:.80}")
         for name in ("noise_prior", "relevance_prior"):
             pair(name, getattr(self, name), "shape and rate")
 

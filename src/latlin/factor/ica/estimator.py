@@ -203,8 +203,8 @@ class NoisyICA(NamedEvidence, LatentDraws, Archived, ClassNamePrefixFeaturesOutM
     def _check(self) -> None:
         for name, known in (("source", FAMILIES), ("factorisation", ENGINES)):
             one_of(name, getattr(self, name), known)
-        if self.ard not in (True, False, "shape"):
-            raise ValueError(f"ard must be True, False or 'shape', got {self.ard!r}")
+        if np.ndim(self.ard) or self.ard not in (True, False, "shape"):
+            raise ValueError(f"ard must be True, False or 'shape', got {self.ard!r:.80}")
         if self.ard == "shape" and (self.source, self.factorisation, self.learn_shape) != ("student-t", "block", True):
             raise ValueError("ard='shape' needs source='student-t', factorisation='block' and learn_shape=True")
         whole("n_init", self.n_init, 1)

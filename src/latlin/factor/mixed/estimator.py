@@ -25,14 +25,14 @@ from latlin.factor.mixed.columns import (
     predict_column,
 )
 from latlin.factor.mixed.fit import MixedProblem, climb, cold_posterior, make_engine, projected, unit_student_t
-from latlin.factor.mixed.nodes import COUNTS
+from latlin.factor.mixed.rows import COUNTS
 from latlin.factor.mixed.sites import family_of
 from latlin.inference.diagnosis.dispersion import dispersion_about
 from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array, visible
 from latlin.numerics.ascent import Rules
-from latlin.numerics.options import number, one_of, whole
+from latlin.numerics.options import is_name, number, one_of, whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable_as
 from latlin.potentials import Gaussian, Laplace
@@ -351,10 +351,11 @@ class MixedFactorAnalysis(
         whole("n_components", self.n_components, 1)
         if self.engine == "quadrature" and self.n_components not in COUNTS:
             raise ValueError(f"engine 'quadrature' takes at most {max(COUNTS)} components, got {self.n_components}")
-        if self.df != "auto":
+        if not is_name(self.df, "auto"):
             number("df", self.df, above=2.0)
-        for name in ("penalty", "noise_floor", "tol"):
+        for name in ("penalty", "tol"):
             number(name, getattr(self, name), least=0.0)
+        number("noise_floor", self.noise_floor, least=0.0, below=1.0)
         if self.beside is not None and not isinstance(self.beside, Mapping):
             raise ValueError(f"beside must be a dict of columns by columns, got {self.beside!r:.80}")
         if self.types is not None and not isinstance(self.types, Mapping | Sequence):

@@ -54,23 +54,41 @@ from latlin.potentials.base import Potential
 # A prior covariance K on w itself, with a posterior in site form S⁻¹ = K⁻¹ + G, G = HᵀΓH, needs no inverse of K, which
 # may be singular to working precision: α = Hᵀ(ν − Γx), β = Hᵀτ − G S Hᵀτ, and K⁻¹ − K⁻¹SK⁻¹ = G − GSG, which for γ ≥ 0
 # is HᵀΓ^½(I + Γ^½HKHᵀΓ^½)⁻¹Γ^½H.
+#
+# A prior that is normalised as a whole, N(w | m₀, S₀) over the constraints, takes off what its own integral gains: the
+# same derivatives under it.
 
 
 def gaussian_gradients(
     posterior: FittedPosterior, rows: Any, movement: Movement | None
 ) -> tuple[GaussianGradient, ...]:
     """One per Gaussian factor; `rows` are those of the sites."""
-    if _in_site_form(posterior):
+    held = own_factors(posterior)
+    if _in_site_form(posterior, held):
         return (_from_sites(posterior, rows, movement),)
-    model, move = posterior.model, None if movement is None else movement.move
-    return tuple(_from_moments(factor, posterior.density, model.dim, move) for factor in model.gaussians)
+    move = None if movement is None else movement.move
+    found = tuple(_from_moments(factor, posterior.density, held.dim, move) for factor in held.gaussians)
+    prior = prior_gaussian(held) if held.normalise_prior else None
+    if prior is None:
+        return found
+    gains = [_from_moments(factor, prior[0], held.dim, None) for factor in held.gaussians]
+    return tuple(
+        GaussianGradient(one.d_mean - gain.d_mean, one.d_cov - gain.d_cov)
+        for one, gain in zip(found, gains, strict=True)
+    )
 
 
-def _in_site_form(posterior: FittedPosterior) -> bool:
-    """One factor, on w itself, with a full covariance, and stand-ins for the sites."""
-    gaussians = posterior.model.gaussians
+def own_factors(posterior: FittedPosterior) -> LatentLinearModel:
+    """The factors that are here, wherever the rows are."""
+    model = posterior.model
+    return model.own if isinstance(model, BlockModel) else in_memory(model)
+
+
+def _in_site_form(posterior: FittedPosterior, held: LatentLinearModel) -> bool:
+    """One factor, on w itself, with a full covariance, and stand-ins for the sites; constraints pull as sites do."""
+    gaussians = held.gaussians
     alone = len(gaussians) == 1 and gaussians[0].H is None and gaussians[0].factor is not None
-    return alone and posterior.sites is not None
+    return alone and posterior.sites is not None and not held.constraints
 
 
 def _from_sites(posterior: FittedPosterior, rows: Any, movement: Movement | None) -> GaussianGradient:
@@ -181,7 +199,7 @@ def evidence_gradient(posterior: Posterior) -> EvidenceGradient:
     [0.0069, 0.014]
     """
     term, model = _term_of(posterior), posterior.model
-    held = model.own if isinstance(model, BlockModel) else in_memory(model)
+    held = own_factors(posterior)
     rows, sites, movement = stacked_rows(held), stacked_sites(held), term.movement(posterior)
     gaussians = gaussian_gradients(posterior, rows, movement)
     found: list[dict[str, Array]] = [{} for _ in sites.blocks]
@@ -290,7 +308,7 @@ class PrecisionSlopes:
 
     def __call__(self, change: Any, factor: int = 0, log_det_slope: float | None = None) -> float:
         """d log Z for a change dQ of the precision; see `precision_slope`."""
-        model = _own(self.posterior)
+        model = own_factors(self.posterior)
         gaussian = model.gaussians[factor]
         if gaussian.precision is None:
             raise ValueError(f"GaussianFactor {factor} is given by its covariance: use evidence_gradient() for it")
@@ -322,7 +340,7 @@ class PrecisionSlopes:
 
     @cached_property
     def _prior(self) -> Gaussian | None:
-        model = _own(self.posterior)
+        model = own_factors(self.posterior)
         found = prior_gaussian(model) if model.normalise_prior else None
         return None if found is None else found[0]
 
@@ -332,12 +350,6 @@ class PrecisionSlopes:
         term = self.posterior.evidence_term
         movement = None if term is None else term.movement(self.posterior)
         return None if movement is None else movement.move
-
-
-def _own(posterior: Posterior) -> LatentLinearModel:
-    """The factors that are here, wherever the rows are."""
-    model = posterior.model
-    return model.own if isinstance(model, BlockModel) else in_memory(model)
 
 
 def precision_slope(posterior: Posterior, change: Any, factor: int = 0, log_det_slope: float | None = None) -> float:

@@ -1,200 +1,30 @@
-"""What comes with the rows: weights, offsets, exposures and labels; and what is decided about new rows."""
+"""Rows in blocks: the first pass over them, and observations that are read where they are.
+
+Everything is checked in the first pass, once, with the sentences of data in memory. Moments of parts are merged by the
+formula of Chan, Golub and LeVeque (1983), in the order of the blocks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from latlin.distributed.blocks import Block, Blocks, slices, tree
-from latlin.distributed.opening import is_dask
-from latlin.linear import _checks
-from latlin.numerics.arrays import Array, convertible, countable, summable, visible
-from latlin.numerics.options import float_array, listed
-from latlin.potentials.checks import naming_rows, refuse
-from latlin.potentials.survival import INTERVAL
-
-
-def weights(value: Any, count: int) -> Array | None:
-    """Non-negative exponents, one per row, not all zero; None stays None."""
-    if value is None:
-        return None
-    array = float_array("sample_weight", visible("sample_weight", value))
-    if array.ndim == 0:
-        array = np.full(count, float(array))
-    if array.shape != (count,):
-        raise ValueError(f"sample_weight must have shape ({count},), one number per row, got shape {array.shape}")
-    with naming_rows():
-        refuse("sample_weight", array, ~(np.isfinite(array) & (array >= 0.0)), "finite numbers of at least zero")
-    if not np.any(array > 0.0):
-        raise ValueError("sample_weight is zero everywhere: there is nothing to learn from")
-    return countable("sample_weight", array)
-
-
-def offsets(value: Any, count: int, width: int = 1) -> Array | None:
-    """One number per row, or one per row and class; None stays None."""
-    if value is None:
-        return None
-    array = float_array("offset", value)
-    if array.ndim == 0:
-        array = np.full(count, float(array))
-    allowed = {(count,)} | ({(count, width)} if width > 1 else set())
-    if array.shape not in allowed:
-        raise ValueError(f"offset must have shape {' or '.join(map(str, sorted(allowed)))}, got shape {array.shape}")
-    if not np.all(np.isfinite(array)):
-        raise ValueError(f"offset must be finite, got {array[~np.isfinite(array)][0]:g}")
-    return np.asarray(summable("offset", array))
-
-
-def exposed(offset: Any, exposure: Any, count: int | None = None) -> Any:
-    """The offsets with the logarithms of the exposures of so many rows; Dask arrays stay lazy."""
-    if exposure is None:
-        return offset
-    if is_dask(exposure):
-        return np.log(exposure) + (0.0 if offset is None else offset)
-    array = float_array("exposure", exposure)
-    if array.ndim and count is not None and array.shape != (count,):
-        raise ValueError(f"exposure must have shape ({count},), one number per row, got shape {array.shape}")
-    with naming_rows():
-        refuse("exposure", array, ~(np.isfinite(array) & (array > 0.0)), "positive and finite numbers")
-    return np.log(array) if offset is None else float_array("offset", offset) + np.log(array)
-
-
-def beside(y: Any, **extra: Any) -> Any:
-    """The response of one row with other numbers beside it, shape (n, 1 + k); y as it is where there are none."""
-    if not (given := {name: part for name, part in extra.items() if part is not None}):
-        return y
-    if "upper" in given and "event" not in given:
-        raise ValueError("upper is the end of intervals, which event marks with 3: give event too")
-    if is_dask(y):
-        import dask.array as da
-
-        columns = [da.asarray(getattr(part, "values", part)).astype(float) for part in (y, *given.values())]
-        if "upper" in given:
-            columns[-1] = da.where(columns[1] == INTERVAL, columns[-1], 0.0)
-        return da.stack(columns, axis=1).rechunk({1: len(columns)})
-    first = np.asarray(convertible("y", visible("y", y)))
-    if first.ndim != 1:
-        raise ValueError(f"y must hold one number per row beside {', '.join(given)}, got shape {first.shape}")
-    parts = [first]
-    for name, part in given.items():
-        array = np.asarray(convertible(name, visible(name, part)), float)
-        array = np.full(len(first), float(array)) if array.ndim == 0 else array
-        if array.shape != first.shape:
-            raise ValueError(f"{name} must have shape {first.shape}, one number per row, got shape {array.shape}")
-        if name == "upper":  # beside events; where no interval ends it may have no number
-            array = np.where(parts[1] == INTERVAL, array, 0.0)
-        with naming_rows():
-            refuse(name, array, ~np.isfinite(array), "finite numbers")
-        parts.append(array)
-    return np.column_stack(parts)
-
-
-def column(offset: Array | None, index: int) -> Array | None:
-    """The offsets of one class."""
-    return offset[:, index] if offset is not None and offset.ndim == 2 else offset
-
-
-# --- From labels to the numbers of a likelihood: small objects that can travel to where the labels are.
-
-
-class LabelCoding(Protocol):
-    """Observations of a block as numbers."""
-
-    def __call__(self, y: NDArray[Any]) -> Array: ...
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """Numbers as they are."""
-
-    def __call__(self, y: NDArray[Any]) -> Array:
-        return np.asarray(y, float)
-
-
-@dataclass(frozen=True)
-class OneLabel:
-    """1 for one label, 0 for the others."""
-
-    label: Any
-
-    def __call__(self, y: NDArray[Any]) -> Array:
-        return (y == self.label).astype(float)
-
-
-@dataclass(frozen=True)
-class ClassIndex:
-    """Place of each label among the classes."""
-
-    classes: NDArray[Any]
-
-    def __call__(self, y: NDArray[Any]) -> Array:
-        return class_index(np.asarray(y), self.classes).astype(float)
-
-
-def class_index(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
-    """Place of each label among the classes."""
-    order = np.argsort(classes)
-    place = order[np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)]
-    if np.any(classes[place] != labels):
-        raise ValueError(f"y has labels that were not in the training data, which had {classes.tolist()}")
-    return place
-
-
-def at_least_two(classes: NDArray[Any]) -> NDArray[Any]:
-    """The classes, if there is something to tell apart."""
-    if len(classes) < 2:
-        raise ValueError(f"y must hold at least two classes, got one class: {classes.tolist()[0]!r}")
-    return classes
-
-
-# --- Decisions: the action whose loss, averaged over what is not known, is least (Challis (2013), eq. 2.1.8).
-
-
-Loss = Callable[[Any, NDArray[Any]], ArrayLike] | ArrayLike
-
-
-def loss_table(actions: Sequence[Any], loss: Loss, outcomes: NDArray[Any]) -> Array:
-    """Loss of each action (first axis) at each outcome (any shape)."""
-    if callable(loss):
-        parts = [np.broadcast_to(np.asarray(loss(action, outcomes), float), outcomes.shape) for action in actions]
-        table = np.stack(parts)
-    else:
-        table = float_array("loss", loss)
-        if table.shape != (len(actions), len(outcomes)):
-            raise ValueError(
-                f"loss must be a function of (action, y) or a table of shape ({len(actions)}, {len(outcomes)}), "
-                f"one row per action and one column per class, got shape {table.shape}"
-            )
-    if np.any(np.isnan(table)):
-        raise ValueError("loss gave NaN; it must give a number for every action and outcome")
-    return table
-
-
-def chosen(actions: Sequence[Any], expected: Array) -> NDArray[Any]:
-    """The action of least expected loss for each column of (actions, n)."""
-    return np.asarray(actions)[np.argmin(expected, axis=0)]
-
-
-def check_actions(actions: Sequence[Any]) -> list[Any]:
-    """At least one action."""
-    found = listed("actions", actions, "actions")
-    if not found:
-        raise ValueError("actions must name at least one action, got none")
-    return found
-
-
-# --- The first pass over blocks of rows: counts, moments of the columns and of the response, and the labels.
-#
-# Everything is checked here, once, with the sentences of data in memory. Moments of parts are merged by the formula of
-# Chan, Golub and LeVeque (1983), in the order of the blocks.
-
+from latlin.inference.blocks import BlockModel, Observed
+from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
+from latlin.linear._problem import Design, Values
+from latlin.linear._rows import LabelCoding, check_offsets, check_weights
+from latlin.numerics.arrays import Array, summable
+from latlin.potentials.base import Potential
+from latlin.potentials.checks import RefusedSites
+from latlin.potentials.families import Family
 
 #: rows that stay in the cache
 PIECE = 1024
@@ -308,7 +138,7 @@ def _described(block: Block, labelled: bool, columns: int) -> FirstPass:
         raise ValueError(f"X and y have different lengths: {count} and {len(y)} rows in a block")
     weight = None if block.weight is None else _weights(np.asarray(block.weight), count)
     share = np.ones(count) if weight is None else weight
-    offset = None if block.offset is None else _checks.offsets(block.offset, count, np.shape(block.offset)[-1])
+    offset = None if block.offset is None else check_offsets(block.offset, count, np.shape(block.offset)[-1])
     features = _sparse_moments(block.X, weight) if sparse.issparse(block.X) else _dense_moments(block.X, share)
     _refuse_missing("X", block.X, features.mean)
     single = offset is not None and offset.ndim == 1
@@ -330,7 +160,7 @@ def _weights(weight: Array, count: int) -> Array:
     """Checked; a block may be all zero, not all of them."""
     if weight.shape == (count,) and not weight.any():
         return np.zeros(count)
-    checked = _checks.weights(weight, count)
+    checked = check_weights(weight, count)
     assert checked is not None
     return checked
 
@@ -398,3 +228,124 @@ def _labels(y: NDArray[Any], weight: Array) -> LabelWeights:
         check_classification_targets(values)
     counts = _counted(place, weight, len(values))
     return LabelWeights(values[counts > 0.0], counts[counts > 0.0])
+
+
+# --- Observations in blocks as a problem has them.
+
+
+@dataclass(frozen=True)
+class LinearReading:
+    """Rows of features and observations as sites; rows of weight zero are left out.
+
+    Parameters
+    ----------
+    design : Design
+    family : Family
+    values : dict
+        Hyperparameters.
+    coding : Coding
+    column : int
+        Which of several offsets per row.
+    """
+
+    design: Design
+    family: Family
+    values: Values
+    coding: LabelCoding
+    column: int
+
+    def __call__(self, block: Block) -> Observed | None:
+        y = take_column(block.y, len(self.family.columns))
+        X, weight, offset = block.X, block.weight, block.offset
+        if weight is not None:
+            weight = np.asarray(weight, float)
+            kept = weight > 0.0
+            if not kept.any():
+                return None
+            if not kept.all():
+                X, y, weight, offset = X[kept], y[kept], weight[kept], None if offset is None else offset[kept]
+        if offset is not None:
+            offset = np.asarray(offset, float)
+            offset = offset[:, self.column] if offset.ndim == 2 else offset
+        try:
+            sites = self.family.potential(self.coding(y), self.values)
+        except RefusedSites as error:
+            raise ValueError(f"in block {block.number} of the rows {error}") from None
+        return Observed(self.design.rows(X), sites, weight, offset)
+
+    def kind(self) -> Potential:
+        return self.family.kind(self.values)
+
+
+@dataclass(frozen=True)
+class Summarised:
+    """What families ask of targets, from the table of the first pass."""
+
+    table: FirstPass
+    class_weight: Array | None = None
+
+    def mean(self) -> float:
+        assert self.table.response is not None  # numbers have one
+        return float(self.table.response.mean[0])
+
+    def residual_moments(self) -> tuple[float, float]:
+        assert self.table.response is not None  # numbers have one
+        return float(self.table.response.mean[1]), float(np.sqrt(self.table.response.variance[1]))
+
+    def log_exposure(self) -> float | None:
+        total = self.table.log_exposure
+        return None if total is None else total - float(np.log(self.table.features.weight))
+
+    def class_weights(self, count: int) -> Array:
+        assert self.class_weight is not None  # labels have them
+        return self.class_weight
+
+
+@dataclass(frozen=True)
+class BlockRows:
+    """Rows in blocks.
+
+    Parameters
+    ----------
+    blocks : Blocks
+    table : Table
+        What the first pass found.
+    targets : Summarised
+    coding : Coding
+    column : int
+    digest : str
+        Of the rows, where a checkpoint is kept.
+    """
+
+    blocks: Blocks
+    table: FirstPass
+    targets: Summarised
+    coding: LabelCoding
+    column: int
+    digest: str = ""
+
+    @property
+    def n_rows(self) -> int:
+        return self.table.n_rows
+
+    @property
+    def weight(self) -> float:
+        return self.table.features.weight
+
+    def feature_size(self, n_features: int) -> float:
+        """The root mean square of the features."""
+        moments = self.table.features
+        return float(np.sqrt(np.mean(moments.variance + moments.mean**2))) or 1.0
+
+    def model(self, prior: GaussianFactor | SiteFactor, design: Design, family: Family, values: Values) -> BlockModel:
+        reading = LinearReading(design, family, dict(values), self.coding, self.column)
+        return BlockModel(LatentLinearModel([prior]), self.blocks, reading, self._signature(design, values))
+
+    def _signature(self, design: Design, values: Values) -> str:
+        """What distinguishes these data and hyperparameters from others."""
+        digest = hashlib.sha256(repr((self.table.n_rows, self.coding, self.column, self.digest)).encode())
+        moments = [m for m in (self.table.features, self.table.response) if m is not None]
+        numbers = [part for m in moments for part in m] + [values[name] for name in sorted(values)]
+        for part in (*numbers, design.centre, design.spread):
+            digest.update(np.asarray(part, float).tobytes())
+        return digest.hexdigest()
