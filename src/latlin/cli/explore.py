@@ -216,13 +216,15 @@ def _factor_model(rows: Any, count: int) -> tuple[Any, Any, str]:
     gaps = len(complete) < len(X)
     # with gaps a fit takes many steps: rows without them tell the number where they are many
     few = gaps and len(complete) >= ROWS_PER_COLUMN * X.shape[1]
-    wanted = count or len(FactorAnalysis("bic").fit(complete if few else X).components_)
+    rows = complete if few else X
+    most = max(1, min(X.shape[1] // 3, 20, len(rows) - 2))
+    wanted = count or len(FactorAnalysis("bic", max_components=most).fit(rows).components_)
     why = (
         "as asked"
         if count
         else "chosen by BIC" + (f" of the {len(complete)} rows without missing cells" if few else "")
     )
-    if not count and wanted == min(X.shape[1] // 3, 20) > 1:
+    if not count and wanted == most > 1:
         why += "; more were not tried, --factors takes another number"
     return (
         FactorAnalysis(wanted, method="em" if gaps else "ml", rotate="varimax").fit(X),

@@ -41,11 +41,10 @@ from latlin.numerics.arrays import Array
 if TYPE_CHECKING:
     from latlin.inference.posterior import Posterior
 
-#: entries of the matrix of pairs of sites that are formed at a time (so few that a cache holds them), and sites at most
+#: entries of the matrix of pairs of sites that are formed at a time, so few that a cache holds them
 PAIRS = 10**5
-MOST_SITES = 20_000
-#: of one site and three coordinates
-MOST_PRODUCTS = 1e11
+#: sites at most; or, where there are more, products of a site with three coordinates
+MOST_SITES, MOST_PRODUCTS = 20_000, 1e11
 #: sweeps from the stand-ins of Gaussian KL, and the mismatch of moments at their end: 2e-5 of a standard deviation
 SWEEPS, MISMATCH = 30, 1e-4
 #: distance of cavities whose moments are compared, in their standard deviations
