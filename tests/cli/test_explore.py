@@ -105,11 +105,12 @@ def test_a_curve_follows_its_rows_along_dates(tmp_path, rows):
     assert "target and along must be two columns, got 'level' for both" in refused.stderr
 
 
-def test_prices_are_numbers_where_that_is_asked():
+def test_prices_are_numbers_where_that_is_asked(tmp_path):
     frame = pandas.DataFrame({"day": np.arange(6), "cost": [f"${1000 + k:,}" for k in range(6)]})
     with pytest.raises(ValueError, match="column 'cost' must hold numbers: read them with --numbers cost"):
         explore._pairs(frame, "cost", "day")
-    read = explore._with_numbers(frame, ("cost",), ".")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    read = explore._read_with_numbers(("cost",), True, tmp_path / "t.csv", None, ".", "")
     np.testing.assert_array_equal(explore._pairs(read, "cost", "day")[1], 1000 + np.arange(6))
     notes = explore.number_columns(frame, ())[2]
     assert "Prices and the like are read with --numbers cost." in notes
