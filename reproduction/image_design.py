@@ -71,7 +71,7 @@ FULL = Plan(
         "LVB, random rows": Method(LANCZOS, False, COARSE),
         "G-KL": Method(CHEVRON, True, FINE),
         "LVB": Method(LANCZOS, True, FINE),
-        "G-KL, full": Method(GaussianKL(tol=0.1), True, FINE, slack=1.0),
+        "G-KL, full": Method(GaussianKL(tol=0.1), True, FINE, slack=5.0),
     },
 )
 #: a quarter of the pixels and of the measurements: all images, three rows per step, to the end

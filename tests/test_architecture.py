@@ -1,6 +1,7 @@
 """The house rules that a machine can check: imports go down only, files and functions stay short."""
 
 import ast
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,26 @@ def test_a_file_keeps_the_rules(path):
         if parts[0] in OPTIONAL and here not in {"cli", "swag"}:
             assert not at_import, f"{path.name} imports optional {module} at import time"
     assert ast.get_docstring(tree), f"{path.name} has no docstring"
+
+
+def name_of(path):
+    """The module of a file."""
+    return ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def test_no_file_is_needed_by_one_that_it_needs():
+    """Not even late, within a function, or for its types alone."""
+    names = {name_of(path): path for path in FILES}
+    needs = {name: set() for name in names}
+    for name, path in names.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+            if isinstance(node, ast.Import):
+                needs[name] |= {alias.name for alias in node.names} & names.keys()
+            elif isinstance(node, ast.ImportFrom):
+                inner = {f"{node.module}.{alias.name}" for alias in node.names}
+                needs[name] |= inner & names.keys()
+                needs[name] |= {node.module} & names.keys() if inner - names.keys() else set()
+    TopologicalSorter({name: other - {name} for name, other in needs.items()}).prepare()  # CycleError names the circle
 
 
 def test_a_class_name_has_one_meaning_within_a_room():

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.interpolate import BSpline
 
-from latlin import Constraint, GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
+from latlin import Constraint, ConvergenceWarning, GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.additive import AdditiveModel
 from latlin.priors import Flat
 
@@ -65,6 +65,24 @@ def test_restricted_maximum_likelihood_of_lme4(model, coefficients, variances, g
     if "sd(group:z)" in variances and groups:
         covariance = found._parts[1].covariance(found._components[0].values)
         assert covariance[0, 1] == pytest.approx(0.08897376, abs=1e-4)
+
+
+def test_a_variance_that_is_zero_is_taken_there_and_said():
+    """Groups that are more alike than chance: restricted maximum likelihood has no variance between them."""
+    rng = np.random.default_rng(3)
+    g, x = np.repeat(np.arange(12), 5), rng.normal(size=60)
+    y = x + rng.normal(size=60)
+    y -= 0.9 * np.array([y[g == k].mean() for k in range(12)])[g]
+    priors = dict.fromkeys(["Intercept", "x", "sd(g)", "sigma"], Flat())
+    with pytest.warns(ConvergenceWarning, match=r"sd\(g\) runs to the lower end"):
+        found = AdditiveModel("y ~ x + (1 | g)", hyperparameters="maximise", priors=priors).fit(
+            {"y": y, "x": x, "g": g}
+        )
+    X = np.column_stack([np.ones(60), x])
+    b, rest = np.linalg.lstsq(X, y)[:2]
+    np.testing.assert_allclose(found.effects().column("mean"), b, atol=1e-6)
+    assert found.hyperparameters_["sd(g)"]["mean"] < 1e-3
+    assert found.hyperparameters_["sigma"]["mean"] ** 2 == pytest.approx(float(rest[0]) / 58, rel=1e-5)
 
 
 #: of the two splines: knots, smoothing parameters (normal, Poisson), and the scale of the penalty

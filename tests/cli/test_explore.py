@@ -26,12 +26,14 @@ def test_clusters_are_named_by_what_sets_them_apart(tmp_path):
             "age": rng.normal(50, 5, 180),
             "<b>": rng.normal(0, 1, 180),
             "name": [f"n{k}" for k in range(180)],
+            "row": np.arange(180),
         }
     )
     frame.loc[::20, "age"] = np.nan
     frame.to_csv(tmp_path / "t.csv", index=False)
     words = ["--out", tmp_path / "c.html", "--table", tmp_path / "c.csv", "--model", tmp_path / "c.latlin"]
-    made = run("cluster", tmp_path / "t.csv", *words)
+    assert "'row' counts the rows: unless it measures something" in run("cluster", tmp_path / "t.csv", *words).stdout
+    made = run("cluster", tmp_path / "t.csv", *words, "--drop", "row")
     assert made.exit_code == 0, made.output
     assert "The rows fall into 2 clusters. Cluster 1 has 67 % of the rows: low length." in made.stdout
     assert "Left out, because they are no numbers: 'name'" in made.stdout

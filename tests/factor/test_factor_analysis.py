@@ -211,6 +211,16 @@ def test_the_number_of_factors_is_found(criterion):
     assert FactorAnalysis(3).fit(X).bic(X) < FactorAnalysis(2).fit(X).bic(X)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_more_factors_are_tried_while_the_last_is_the_best(share):
+    X, _ = draws(500, 7, 3, seed=4)
+    X[np.random.default_rng(0).random(X.shape) < share] = np.nan
+    choice = FactorAnalysis("bic").fit(X).choice_
+    # a third of the features are two
+    assert choice.candidates == (1, 2, 3, 4)
+    assert choice.n_components == 3
+
+
 def test_scale_and_shift_of_features_do_not_matter(wine):
     scale, shift = np.logspace(-3, 4, 13), np.linspace(-50, 900, 13)
     plain, moved = FactorAnalysis(2).fit(wine), FactorAnalysis(2).fit(wine * scale + shift)

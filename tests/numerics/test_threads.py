@@ -15,6 +15,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.densities.structured.rows import SparseRows, one_pool
 from latlin.engines import GaussianKL
+from latlin.factor import GroupFactorAnalysis
+from latlin.factor.group import fit as group_fit
 from latlin.hyper import rules
 from latlin.hyper.space import Space
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
@@ -128,6 +130,20 @@ def test_fits_with_short_products_keep_blas_to_one_thread(rows, columns, limited
     h = np.random.default_rng(0).standard_normal((rows, columns))
     infer(LatentLinearModel([GaussianFactor(dim=columns), SiteFactor(h, potentials.Gaussian(h[:, 0]))]), Watching())
     assert seen == [{1} if limited else two_threads]
+
+
+def test_group_factors_keep_blas_to_one_thread(two_threads, monkeypatch):
+    seen, before = set(), group_fit.bound
+
+    def watched(*arguments):
+        seen.update(blas_threads())
+        return before(*arguments)
+
+    monkeypatch.setattr(group_fit, "bound", watched)
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    GroupFactorAnalysis(2, noise="view", max_iter=3, tol=1.0).fit({"a": X[:, :2], "b": X[:, 2:]})
+    assert seen == {1}
+    assert blas_threads() == two_threads
 
 
 @pytest.mark.parametrize("estimator", [BayesianLogisticRegression(), BayesianLogisticRegression(multi_class="softmax")])

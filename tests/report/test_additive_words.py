@@ -147,6 +147,7 @@ def test_the_page_opens_with_the_conclusion_and_keeps_the_evidence_for_the_techn
     write_report(tmp_path / "page.html", model, frame)
     page = (tmp_path / "page.html").read_text(encoding="utf8")
     assert page.index("Conclusion") < page.index("rises with x") < page.index("Technical part") < page.index("evidence")
+    assert page.count('<div class="axis">') == page.count('<table class="coefficients">')
     assert "<script" not in page
     assert AdditiveFacts.from_card(facts.to_card()) == facts
 

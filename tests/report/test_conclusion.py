@@ -45,6 +45,13 @@ def test_a_factor_of_three_levels_counts_once(three_levels):
     assert "with care" not in " ".join([*said, count_words(facts)])
 
 
+def test_what_rises_falls_and_differs_is_one_sentence(three_levels):
+    size = np.random.default_rng(4).standard_normal((2, 150))
+    frame = three_levels.assign(up=size[0], down=size[1], score=three_levels["score"] + size[0] - size[1])
+    said = conclusion(facts_of(BayesianLinearRegression(), frame, "score", folds=0))[0]
+    assert "score rises with up, falls with down and differs between the levels of group." in said
+
+
 def test_the_page_opens_with_it_and_survives_json(three_levels):
     facts = facts_of(BayesianLinearRegression(), three_levels, "score")
     again = Facts.from_json(json.loads(json.dumps(facts.to_json())))

@@ -26,10 +26,11 @@ from latlin.diagnostics.model_checks import Check
 from latlin.distributed.opening import is_large_frame
 from latlin.hyper.space import Evaluation, Hyperparameter
 from latlin.inference.diagnosis.dispersion import dispersion_about
-from latlin.inference.engine import Engine, site_form
+from latlin.inference.engine import Engine
 from latlin.inference.evidence.gradient import PrecisionSlopes
 from latlin.inference.evidence.terms import ExpectedEvidence, TiltedEvidence
 from latlin.inference.exact import noise_slope
+from latlin.inference.forms.dense import site_form
 from latlin.inference.infer import infer
 from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior

@@ -159,7 +159,7 @@ class _InUnits:
 
 def number_columns(frame: Any, drop: tuple[str, ...]) -> tuple[list[str], Any, list[str]]:
     """Columns of numbers that vary, their values with NaN in gaps, and what was left out."""
-    from latlin.cli.prepare import refuse_unknown
+    from latlin.cli.prepare import describe_counting, refuse_unknown
     from latlin.datasets.columns import column_of_numbers, listed, looks_written
 
     refuse_unknown(frame.columns, drop)
@@ -176,6 +176,7 @@ def number_columns(frame: Any, drop: tuple[str, ...]) -> tuple[list[str], Any, l
     written = [name for name in texts if looks_written(frame[name])]
     notes += [f"Prices and the like are read with --numbers {','.join(written)}."] if written else []
     notes += [f"Only one column is left, {listed(columns)}: clusters are ranges of its values."] * (len(columns) == 1)
+    notes += describe_counting(columns)
     return list(columns), np.column_stack(list(columns.values())), notes
 
 
@@ -216,13 +217,15 @@ def _factor_model(rows: Any, count: int) -> tuple[Any, Any, str]:
     gaps = len(complete) < len(X)
     # with gaps a fit takes many steps: rows without them tell the number where they are many
     few = gaps and len(complete) >= ROWS_PER_COLUMN * X.shape[1]
-    wanted = count or len(FactorAnalysis("bic").fit(complete if few else X).components_)
+    rows = complete if few else X
+    most = max(1, min(X.shape[1] // 3, 20, len(rows) - 2))
+    wanted = count or len(FactorAnalysis("bic", max_components=most).fit(rows).components_)
     why = (
         "as asked"
         if count
         else "chosen by BIC" + (f" of the {len(complete)} rows without missing cells" if few else "")
     )
-    if not count and wanted == min(X.shape[1] // 3, 20) > 1:
+    if not count and wanted == most > 1:
         why += "; more were not tried, --factors takes another number"
     return (
         FactorAnalysis(wanted, method="em" if gaps else "ml", rotate="varimax").fit(X),

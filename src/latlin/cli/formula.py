@@ -373,7 +373,7 @@ def _fitted(
     frame: Frame, formula: str, families: Sequence[str], how: FormulaOptions
 ) -> tuple[AdditiveModel, list[str]]:
     """The model of a formula, and why its family was chosen where there are several."""
-    ways = {"engine": how.engine, "hyperparameters": how.hyperparameters}
+    ways: dict[str, Any] = {"engine": how.engine, "hyperparameters": how.hyperparameters}
     made = [AdditiveModel(formula, family, **ways) for family in families]
     try:
         with warnings.catch_warnings():

@@ -192,7 +192,11 @@ def fit_on_screen(estimator: Any, prepared: Prepared) -> None:
 def choose_counts(prepared: Prepared, how: Fitting) -> tuple[Prepared, Any, str]:
     """The family of counts with the highest evidence, a note that names it beside the others, its fit, and a rival."""
     with steps("Choosing the family", 1, how.quiet) as advance:
-        given = {"engine": how.engine, "prior_scale": how.prior_scale, "hyperparameters": how.hyperparameters}
+        given: dict[str, Any] = {
+            "engine": how.engine,
+            "prior_scale": how.prior_scale,
+            "hyperparameters": how.hyperparameters,
+        }
         chosen = BayesianCountRegression(**given, random_state=0)
         fit_on_screen(chosen, prepared)
         advance()

@@ -268,19 +268,19 @@ def _with_target(frame: Frame, choices: Choices) -> tuple[Frame, list[str]]:
 COUNTED = 20
 
 
-def describe_counting(matrix: Any) -> list[str]:
+def describe_counting(columns: Any) -> list[str]:
     """Columns that count the rows from 0 or 1 on, perhaps anew in each group: they are seldom a measurement.
 
     Examples
     --------
-    >>> import pandas
-    >>> describe_counting(pandas.DataFrame({"id": np.arange(1, 31), "age": np.arange(30) % 7}))
+    >>> describe_counting({"id": np.arange(1, 31), "age": np.arange(30) % 7})
     ["'id' counts the rows: unless it measures something, leave it out with --drop id."]
     """
     found = []
-    for name in matrix.columns if len(matrix) >= COUNTED else ():
-        values = np.asarray(matrix[name], float)
-        if values[0] not in (0.0, 1.0) or np.any(np.diff(values[:COUNTED]) != 1.0):
+    for name, column in columns.items():
+        values = np.asarray(column, float)
+        start = values[:COUNTED]
+        if len(start) < COUNTED or start[0] not in (0.0, 1.0) or np.any(np.diff(start) != 1.0):
             continue
         if np.all((np.diff(values) == 1.0) | (values[1:] == values[0])):
             found.append(str(name))

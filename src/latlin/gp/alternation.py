@@ -32,8 +32,8 @@ from scipy.linalg import lapack
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import DiagonalWhitening, PrecisionCovariance
 from latlin.gp.rough_rows import RoughRows
-from latlin.inference.engine import sum_form
 from latlin.inference.evidence.terms import ExpectedEvidence
+from latlin.inference.forms.dense import sum_form
 from latlin.inference.forms.projections import Projections
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.inference.forms.sums import HeldSites

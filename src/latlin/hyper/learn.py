@@ -49,6 +49,8 @@ LATTICE, COMPOSITE, SAMPLED = 3, 8, 60
 METHODS = ("auto", "quick", "lattice", "composite", "importance")
 #: error in nat of a quick integral by a design up to which no lattice is tried
 SURE = 0.1
+#: error in nat from which on an integral is rough, and importance sampling is tried in place of a design
+UNSURE = 0.5
 #: points with a smaller share of the largest weight, and of the variance of every number, are left out of a mixture
 SHARE, OF_VARIANCE = 1e-4, 1e-3
 #: share of the last gradient to which rough fits are followed, the least such gradient, and their least relative gain
@@ -150,7 +152,7 @@ def maximise(
         sides: list[tuple[Point, Point]] = []
         if curvature:
             hessian, sides = find_hessian(objective, optimum)
-            optimum = replace(optimum, at_bound=find_unbounded(objective, optimum, hessian))
+            optimum = find_unbounded(objective, optimum, hessian)
             optimum = polish(objective, optimum, hessian)
             sides = sides or nearest_point(objective, optimum)
     _warn_about(optimum, space)
@@ -204,7 +206,8 @@ def integrate(
         See `latlin.hyper.space.Evaluate`.
     method : {"auto", "quick", "lattice", "composite", "importance"}
         "auto" is a lattice for up to 3 hyperparameters, a central composite design for up to 8, and importance
-        sampling beyond. "quick" is the design for 2 and 3 too, and the lattice where the design is unsure.
+        sampling beyond, and where a design has an error of half a nat. "quick" is the design for 2 and 3 too, and the
+        lattice where the design is unsure.
     gradient, gain, worth : float
         How far the search for the centre goes; see `find_optimum`.
     rough : callable, optional
@@ -232,6 +235,9 @@ def integrate(
         if quick and rule.error >= SURE:
             objective.points = [optimum.point]
             rule = rules.lattice(objective, axes, optimum.point)
+        elif chosen == "composite" and method != chosen and rule.error >= UNSURE:
+            drawn = rules.importance(objective, axes, random_state)
+            rule = min(rule, drawn, key=lambda one: one.error)
     _warn_about(optimum, space)
     return _averaged(space, optimum, axes, rule, objective.n_fits)
 
@@ -293,7 +299,7 @@ def _averaged(space: Space, optimum: Optimum, axes: Axes, rule: rules.Rule, n_fi
         for m, side in zip(space.members, sides, strict=True)
     ]
     said = f"{rule.message}, {n_fits} fits"
-    unsure = None if rule.error < 0.5 else f"the integral over hyperparameters has an error of {rule.error:.2g} nat"
+    unsure = None if rule.error < UNSURE else f"the integral over hyperparameters has an error of {rule.error:.2g} nat"
     caution = ("wrong", at_end) if at_end else None if unsure is None else ("rough", unsure)
     return Learnt(
         space=space,

@@ -305,19 +305,26 @@ def find_ends(space: Space, u: Array) -> Array:
     return np.where(u <= low + TOUCHING, -1, np.where(u >= high - TOUCHING, 1, 0))
 
 
-def find_unbounded(objective: Objective, optimum: Optimum, hessian: Array) -> Array:
-    """`at_bound`, with coordinates whose density does not fall towards an end: a scale that runs to zero, for one.
+def find_unbounded(objective: Objective, optimum: Optimum, hessian: Array) -> Optimum:
+    """The optimum with those coordinates at an end whose density does not fall towards it: a scale that runs to zero.
 
-    The density of such a coordinate has no curvature where the search gave up, and is as high at the end.
+    The density of such a coordinate has no curvature where the search gave up and is as high at the end, or Newton's
+    step is still a long one and it is higher there. A scale that runs to zero is taken there.
     """
     sides, box = optimum.at_bound.copy(), objective.space.box
-    for j in np.flatnonzero(optimum.inside & (-np.diagonal(hessian) < LEVEL) & np.all(np.isfinite(box), axis=1)):
+    level = -np.diagonal(hessian) < LEVEL
+    on_the_way = np.abs(optimum.gradient) > WITHIN * np.abs(np.diagonal(hessian))
+    for j in np.flatnonzero(optimum.inside & (level | on_the_way) & np.all(np.isfinite(box), axis=1)):
         for side, end in ((-1, box[j, 0]), (1, box[j, 1])):
             u = optimum.u.copy()
             u[j] = end
-            if objective.at(u).log_density > optimum.point.log_density - LEVEL:
+            there = objective.at(u).log_density
+            if there > optimum.point.log_density - (LEVEL if level[j] else 0.0):
                 sides[j] = side
-    return sides
+            if side < 0 and there > optimum.point.log_density:
+                point, gradient = objective.with_gradient(u)
+                optimum = replace(optimum, point=point, gradient=gradient)
+    return replace(optimum, at_bound=sides)
 
 
 def polish(objective: Objective, optimum: Optimum, hessian: Array) -> Optimum:

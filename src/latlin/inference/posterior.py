@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -83,6 +84,9 @@ class Posterior(Archived):
         Names of the coordinates of w, for messages; estimators give those of their features.
     model : LatentLinearModel
     """
+
+    #: goes on from a Gaussian KL optimum; set by expectation propagation, whose result is a posterior
+    _propagate: ClassVar[Callable[[LatentLinearModel, Posterior], Posterior | None]]
 
     model: Model = field(repr=False)
     density: Density = field(repr=False)
@@ -196,7 +200,7 @@ class Posterior(Archived):
         >>> infer(model, "gkl").corrected_marginals().skewness.round(2).tolist()
         [0.17]
         """
-        from latlin.inference.diagnosis.correction import correct_marginals, propagate  # fits do without them
+        from latlin.inference.diagnosis.correction import correct_marginals  # when first needed: fits do without it
 
         expected = isinstance(self.evidence_term, ExpectedEvidence)
         propagated = self.sites if isinstance(self.evidence_term, TiltedEvidence) and self.power == 1.0 else None
@@ -207,7 +211,7 @@ class Posterior(Archived):
             )
         rows = np.eye(self.model.dim) if H is None else checked_matrix(dense_operator(H), "H", self.model.dim)
         model, density = in_memory(self.model), self.density
-        if expected and (found := propagate(model, self)) is not None:
+        if expected and (found := type(self)._propagate(model, self)) is not None:
             assert isinstance(found.density, Gaussian)  # that of the engine
             density, propagated = found.density, found.sites
         return correct_marginals(model, density, rows, propagated)

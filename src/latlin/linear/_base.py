@@ -27,13 +27,16 @@ from latlin.linear._problem import (
     Design,
     GaussianPrior,
     HeldRows,
+    LabelCoding,
     LinearProblem,
     LocatedPrior,
     Targets,
+    check_offsets,
     design_of,
     design_of_moments,
+    offset_of,
 )
-from latlin.linear._rows import LabelCoding, Numbers, check_offsets, column_of, encoded, offset_of, read_rows, validated
+from latlin.linear._rows import Numbers, column_of, encoded, read_rows, validated
 from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import LARGEST, SMALLEST, Array, measurable, side_by_side, stacked, summable, visible
 from latlin.numerics.options import number, whole

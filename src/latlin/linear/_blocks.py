@@ -19,8 +19,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from latlin.distributed.blocks import Block, Blocks, slices, tree
 from latlin.inference.blocks import BlockModel, Observed
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
-from latlin.linear._problem import Design, Values
-from latlin.linear._rows import LabelCoding, check_offsets, check_weights
+from latlin.linear._problem import Design, LabelCoding, Values, check_offsets, check_weights
 from latlin.numerics.arrays import Array, summable
 from latlin.potentials.base import Potential
 from latlin.potentials.checks import RefusedSites

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,8 +22,9 @@ from latlin.distributed.blocks import Block, add
 from latlin.hyper.space import Evaluation
 from latlin.inference.affine.engine import AffineKL
 from latlin.inference.blocks import BlockModel, Reading, pieces
-from latlin.inference.engine import Engine, sum_form
+from latlin.inference.engine import Engine
 from latlin.inference.exact import Exact, conclude
+from latlin.inference.forms.dense import sum_form
 from latlin.inference.forms.prior import gaussian_part
 from latlin.inference.forms.projections import whitened_projections
 from latlin.inference.forms.sums import Sums
@@ -45,7 +47,7 @@ from latlin.linear._learning import (
     learn,
     ranges_of,
 )
-from latlin.linear._problem import GaussianPrior, HeldRows, LinearProblem, LocatedPrior, Targets, naming_wide_priors
+from latlin.linear._problem import GaussianPrior, HeldRows, LinearProblem, LocatedPrior, Targets
 from latlin.numerics.arrays import LOG_2PI, SMALLEST, Array, summable, visible
 from latlin.numerics.linalg import dot, symmetrise
 from latlin.numerics.options import is_name
@@ -147,6 +149,22 @@ def _fit(
         return fit
     message = f"auto: {reason}; {fit.posterior.message}"
     return fit._replace(posterior=replace(fit.posterior, message=message))
+
+
+#: prior standard deviations, in their unit, beyond which precisions may be lost in rounding
+WIDEST = 1e6
+
+
+@contextmanager
+def naming_wide_priors(problem: LinearProblem, values: Mapping[str, Any]) -> Iterator[None]:
+    """What a fit lost to rounding under a very wide prior is said with the name of its scale."""
+    try:
+        yield
+    except ValueError as error:
+        scale = max(float(np.max(values["prior_scale"])), problem.intercept[1])
+        if scale <= WIDEST * max(problem.unit, 1.0) or "positive definite" not in str(error):
+            raise
+        raise ValueError(f"prior_scale or intercept_scale is too large for a fit, got {scale:.3g}: {error}") from error
 
 
 def task_for(wish: Learning, engine: Engine, small: bool, dim: int, verbose: bool) -> LearningTask:

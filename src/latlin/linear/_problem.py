@@ -8,27 +8,25 @@ measured. Sparse rows are scaled in this way but not centred, which would make t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from latlin.inference.evidence.terms import EvidenceGradient
 from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor
-from latlin.numerics.arrays import LARGEST, Array, largest
+from latlin.numerics.arrays import LARGEST, Array, countable, largest, summable, visible
 from latlin.numerics.linalg import longest_product
+from latlin.numerics.options import float_array
 from latlin.numerics.stored import storable
-from latlin.potentials import families
-from latlin.potentials.checks import countable, finite, refuse
-from latlin.potentials.families import FAMILIES, Described, Family
+from latlin.potentials.checks import naming_rows, refuse
+from latlin.potentials.families import Described, Family
 from latlin.potentials.gaussian import Gaussian
-from latlin.potentials.poisson import Poisson
 from latlin.potentials.ranges import Between, Range
 
 #: rows that stay in the cache
@@ -73,9 +71,14 @@ class Design:
             plain = sparse.csr_array(X, dtype=float)
             ones = sparse.csr_array(np.ones((X.shape[0], 1)))
             return sparse.csr_array(sparse.hstack([plain, ones], format="csr")) if self.intercept else plain
-        rows = np.empty((X.shape[0], self.dim))
-        np.subtract(X.toarray() if sparse.issparse(X) else X, self.centre, out=rows[:, : self.n_features])
+        dense, rows = X.toarray() if sparse.issparse(X) else X, np.empty((X.shape[0], self.dim))
         rows[:, self.n_features :] = 1.0
+        if dense.dtype == np.float64:
+            np.subtract(dense, self.centre, out=rows[:, : self.n_features])
+            return rows
+        # widened first: NumPy subtracts numbers of two kinds through small buffers, in twice the time
+        rows[:, : self.n_features] = dense
+        rows -= np.append(self.centre, np.zeros(int(self.intercept)))
         return rows
 
     def user_rows(self) -> Any:
@@ -223,7 +226,7 @@ class LocatedPrior:
         return {**GaussianPrior().gradient(design, values, slopes), "prior_mean": d_mean / design.spread}
 
 
-# --- The families of the linear estimators, and what was observed of the rows in memory.
+# --- What was observed of the rows in memory.
 
 
 class Targets(NamedTuple):
@@ -264,45 +267,6 @@ class Targets(NamedTuple):
     def class_weights(self, count: int) -> Array:
         weight = np.ones_like(self.y) if self.weight is None else self.weight
         return np.bincount(self.y.astype(int), weights=weight, minlength=count).astype(float)
-
-
-class PoissonRate(Poisson):
-    """Poisson sites that also take non-integer y ≥ 0, such as averaged counts: y! becomes Γ(y + 1)."""
-
-    def __init__(self, y: ArrayLike) -> None:
-        values = finite("y", y)
-        refuse("y", values, values < 0, "numbers of at least zero")
-        self._store(y=countable("y", values))
-
-
-AVERAGED_COUNTS = replace(FAMILIES["poisson"], template=PoissonRate(0.0))
-
-
-def _chosen(*names: str) -> dict[str, Family]:
-    return {name: FAMILIES[name] for name in names if name in FAMILIES}
-
-
-#: noise about the linear predictor
-LOCATION = _chosen("gaussian", "student-t", "laplace", "cauchy", "logistic")
-COUNTS = {**_chosen(*families.COUNTS), "poisson": AVERAGED_COUNTS}
-SURVIVAL = _chosen(*families.TIMES)
-AMOUNTS = _chosen(*families.AMOUNTS)
-
-
-#: prior standard deviations, in their unit, beyond which precisions may be lost in rounding
-WIDEST = 1e6
-
-
-@contextmanager
-def naming_wide_priors(problem: LinearProblem, values: Values) -> Iterator[None]:
-    """What a fit lost to rounding under a very wide prior is said with the name of its scale."""
-    try:
-        yield
-    except ValueError as error:
-        scale = max(float(np.max(values["prior_scale"])), problem.intercept[1])
-        if scale <= WIDEST * max(problem.unit, 1.0) or "positive definite" not in str(error):
-            raise
-        raise ValueError(f"prior_scale or intercept_scale is too large for a fit, got {scale:.3g}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -420,3 +384,48 @@ class LinearProblem:
     def unit(self) -> float:
         """The natural size of a coefficient of a standardised feature."""
         return self.family.unit(self.targets)
+
+
+# --- What belongs to the rows: weights, offsets, and the numbers that stand for labels.
+
+
+def check_weights(value: Any, count: int) -> Array | None:
+    """Non-negative exponents, one per row, not all zero; None stays None."""
+    if value is None:
+        return None
+    array = float_array("sample_weight", visible("sample_weight", value))
+    if array.ndim == 0:
+        array = np.full(count, float(array))
+    if array.shape != (count,):
+        raise ValueError(f"sample_weight must have shape ({count},), one number per row, got shape {array.shape}")
+    with naming_rows():
+        refuse("sample_weight", array, ~(np.isfinite(array) & (array >= 0.0)), "finite numbers of at least zero")
+    if not np.any(array > 0.0):
+        raise ValueError("sample_weight is zero everywhere: there is nothing to learn from")
+    return countable("sample_weight", array)
+
+
+def check_offsets(value: Any, count: int, width: int = 1) -> Array | None:
+    """One number per row, or one per row and class; None stays None."""
+    if value is None:
+        return None
+    array = float_array("offset", value)
+    if array.ndim == 0:
+        array = np.full(count, float(array))
+    allowed = {(count,)} | ({(count, width)} if width > 1 else set())
+    if array.shape not in allowed:
+        raise ValueError(f"offset must have shape {' or '.join(map(str, sorted(allowed)))}, got shape {array.shape}")
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"offset must be finite, got {array[~np.isfinite(array)][0]:g}")
+    return np.asarray(summable("offset", array))
+
+
+def offset_of(offset: Array | None, index: int) -> Array | None:
+    """The offsets of one class."""
+    return offset[:, index] if offset is not None and offset.ndim == 2 else offset
+
+
+class LabelCoding(Protocol):
+    """Observations of a block as numbers."""
+
+    def __call__(self, y: NDArray[Any]) -> Array: ...

@@ -24,16 +24,8 @@ from latlin.linear._predict import (
     predictive_interval,
     predictive_quantiles,
 )
-from latlin.linear._rows import (
-    Loss,
-    check_actions,
-    check_offsets,
-    check_weights,
-    chosen,
-    column_of,
-    exposed,
-    loss_table,
-)
+from latlin.linear._problem import check_offsets, check_weights
+from latlin.linear._rows import Loss, check_actions, chosen, column_of, exposed, loss_table
 from latlin.numerics.alerts import alert
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import real_array, whole

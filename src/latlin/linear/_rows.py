@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from latlin.distributed.opening import is_blocked, is_dask
-from latlin.numerics.arrays import Array, convertible, countable, numeric, summable, visible
+from latlin.numerics.arrays import Array, convertible, numeric, visible
 from latlin.numerics.options import float_array, listed
 from latlin.potentials.checks import naming_rows, refuse
 from latlin.potentials.survival import INTERVAL
@@ -233,37 +233,6 @@ def encoded(X: Any, encoding: Encoding | None) -> Any:
 # --- What comes with the rows: weights, offsets, exposures, and numbers beside the response.
 
 
-def check_weights(value: Any, count: int) -> Array | None:
-    """Non-negative exponents, one per row, not all zero; None stays None."""
-    if value is None:
-        return None
-    array = float_array("sample_weight", visible("sample_weight", value))
-    if array.ndim == 0:
-        array = np.full(count, float(array))
-    if array.shape != (count,):
-        raise ValueError(f"sample_weight must have shape ({count},), one number per row, got shape {array.shape}")
-    with naming_rows():
-        refuse("sample_weight", array, ~(np.isfinite(array) & (array >= 0.0)), "finite numbers of at least zero")
-    if not np.any(array > 0.0):
-        raise ValueError("sample_weight is zero everywhere: there is nothing to learn from")
-    return countable("sample_weight", array)
-
-
-def check_offsets(value: Any, count: int, width: int = 1) -> Array | None:
-    """One number per row, or one per row and class; None stays None."""
-    if value is None:
-        return None
-    array = float_array("offset", value)
-    if array.ndim == 0:
-        array = np.full(count, float(array))
-    allowed = {(count,)} | ({(count, width)} if width > 1 else set())
-    if array.shape not in allowed:
-        raise ValueError(f"offset must have shape {' or '.join(map(str, sorted(allowed)))}, got shape {array.shape}")
-    if not np.all(np.isfinite(array)):
-        raise ValueError(f"offset must be finite, got {array[~np.isfinite(array)][0]:g}")
-    return np.asarray(summable("offset", array))
-
-
 def exposed(offset: Any, exposure: Any, count: int | None = None) -> Any:
     """The offsets with the logarithms of the exposures of so many rows; Dask arrays stay lazy."""
     if exposure is None:
@@ -308,18 +277,7 @@ def beside(y: Any, **extra: Any) -> Any:
     return np.column_stack(parts)
 
 
-def offset_of(offset: Array | None, index: int) -> Array | None:
-    """The offsets of one class."""
-    return offset[:, index] if offset is not None and offset.ndim == 2 else offset
-
-
-# --- From labels to the numbers of a likelihood: small objects that can travel to where the labels are.
-
-
-class LabelCoding(Protocol):
-    """Observations of a block as numbers."""
-
-    def __call__(self, y: NDArray[Any]) -> Array: ...
+# --- From labels to the numbers of a likelihood: small objects that can travel to where the labels are (`LabelCoding`).
 
 
 @dataclass(frozen=True)

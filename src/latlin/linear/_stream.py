@@ -24,8 +24,16 @@ from latlin.inference.model import GaussianFactor
 from latlin.inference.posterior import EvidenceKind, Posterior
 from latlin.linear._fitting import fit_problem, settled
 from latlin.linear._learning import ARGUMENTS, Learning, LearntFit, Unknowns
-from latlin.linear._problem import CoefficientPrior, Design, GaussianPrior, LinearProblem, Targets
-from latlin.linear._rows import at_least_two, check_offsets, check_weights, class_index, encoded
+from latlin.linear._problem import (
+    CoefficientPrior,
+    Design,
+    GaussianPrior,
+    LinearProblem,
+    Targets,
+    check_offsets,
+    check_weights,
+)
+from latlin.linear._rows import at_least_two, class_index, encoded
 from latlin.numerics.arrays import LOG_SQRT_2PI, Array, orderly
 
 #: rows a first block must have when hyperparameters are to be learnt from it

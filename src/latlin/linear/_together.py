@@ -25,11 +25,10 @@ from latlin.inference.gaussian_kl.classes import ClassesFit, fit_coefficients
 from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.linear._blocks import BlockRows
-from latlin.linear._fitting import SMALL, settled
+from latlin.linear._fitting import SMALL, naming_wide_priors, settled
 from latlin.linear._learning import Learning, LearntFit, Unknowns, fit_of, fixed_table
 from latlin.linear._predict import LinearPredictors
-from latlin.linear._problem import Design, LinearProblem, naming_wide_priors
-from latlin.linear._rows import LabelCoding, offset_of
+from latlin.linear._problem import Design, LabelCoding, LinearProblem, offset_of
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Rules
 from latlin.numerics.threads import blas_threads_for

@@ -19,21 +19,8 @@ from latlin.linear._blocks import FirstPass, Summarised
 from latlin.linear._learning import LearntFit
 from latlin.linear._model_checks import Labels
 from latlin.linear._predict import LinearPredictors, levels, log_density, tails
-from latlin.linear._problem import LinearProblem
-from latlin.linear._rows import (
-    LabelCoding,
-    Loss,
-    OneLabel,
-    at_least_two,
-    check_actions,
-    check_offsets,
-    check_weights,
-    chosen,
-    class_index,
-    column_of,
-    loss_table,
-    offset_of,
-)
+from latlin.linear._problem import LabelCoding, LinearProblem, check_offsets, check_weights, offset_of
+from latlin.linear._rows import Loss, OneLabel, at_least_two, check_actions, chosen, class_index, column_of, loss_table
 from latlin.linear._stream import StreamingClasses
 from latlin.numerics.arrays import Array, orderly
 from latlin.numerics.options import jobs, whole

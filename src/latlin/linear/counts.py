@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
+
+from numpy.typing import ArrayLike
 
 from latlin.inference.diagnosis.dispersion import BEYOND
 from latlin.inference.engine import Engine
 from latlin.linear._base import shared_options
 from latlin.linear._model_checks import Dispersed
-from latlin.linear._problem import AVERAGED_COUNTS, COUNTS
 from latlin.linear._regression import AUTO, Exposed, ExposedFamily
 from latlin.linear._stream import Streaming
 from latlin.numerics.rng import RandomState
-from latlin.potentials.families import Family
+from latlin.potentials import families
+from latlin.potentials.checks import countable, finite, refuse
+from latlin.potentials.families import FAMILIES, Family
+from latlin.potentials.poisson import Poisson
 
 #: families of counts without zeros of their own, with more of them, and with any number
 OF_COUNTS = ("poisson", "negative-binomial")
 WITH_ZEROS = ("zero-inflated-poisson", "zero-inflated-negative-binomial")
 WITHOUT_ZEROS = ("hurdle-poisson", "hurdle-negative-binomial")
+
+
+class PoissonRate(Poisson):
+    """Poisson sites that also take non-integer y ≥ 0, such as averaged counts: y! becomes Γ(y + 1)."""
+
+    def __init__(self, y: ArrayLike) -> None:
+        values = finite("y", y)
+        refuse("y", values, values < 0, "numbers of at least zero")
+        self._store(y=countable("y", values))
+
+
+AVERAGED_COUNTS = replace(FAMILIES["poisson"], template=PoissonRate(0.0))
+COUNTS = {name: FAMILIES[name] for name in families.COUNTS} | {"poisson": AVERAGED_COUNTS}
 
 
 class BayesianCountRegression(Dispersed, ExposedFamily):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 from latlin.inference.engine import Engine
 from latlin.linear._base import shared_options
-from latlin.linear._problem import AMOUNTS
 from latlin.linear._regression import AUTO, ExposedFamily
 from latlin.numerics.rng import RandomState
+from latlin.potentials.families import AMOUNTS, FAMILIES
 
 
 class BayesianGammaRegression(ExposedFamily):
@@ -78,7 +79,7 @@ class BayesianGammaRegression(ExposedFamily):
     (array([0.5]), 4)
     """
 
-    _families = AMOUNTS
+    _families = MappingProxyType({name: FAMILIES[name] for name in AMOUNTS})
     _candidates = ("gamma", "log-normal", "inverse-gaussian")
 
     def __init__(

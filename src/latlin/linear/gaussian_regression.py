@@ -6,11 +6,10 @@ from typing import Any
 
 from latlin.inference.engine import Engine
 from latlin.linear._base import shared_options
-from latlin.linear._problem import LOCATION
 from latlin.linear._regression import Regression
 from latlin.linear._stream import Streaming
 from latlin.numerics.rng import RandomState
-from latlin.potentials.families import Family
+from latlin.potentials.families import FAMILIES, Family
 
 
 class BayesianLinearRegression(Streaming, Regression):
@@ -98,7 +97,7 @@ class BayesianLinearRegression(Streaming, Regression):
         self.noise_scale = noise_scale
 
     def _family(self) -> Family:
-        return LOCATION["gaussian"]
+        return FAMILIES["gaussian"]
 
     def _given(self) -> dict[str, Any]:
         return {"prior_scale": self.prior_scale, "scale": self.noise_scale}

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from latlin.linear._base import shared_options
 from latlin.linear._learning import LearntFit
 from latlin.linear._predict import LinearPredictors, levels, tails
-from latlin.linear._problem import Design, LinearProblem
-from latlin.linear._rows import LabelCoding, OneLabel, check_offsets, column_of
+from latlin.linear._problem import Design, LabelCoding, LinearProblem, check_offsets
+from latlin.linear._rows import OneLabel, column_of
 from latlin.linear._together import (
     attributes_of_all,
     draw_places,

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from latlin.inference.engine import Engine
 from latlin.linear._base import shared_options
 from latlin.linear._predict import LinearPredictors, draw_observations, draw_weights, levels, log_density, tails
-from latlin.linear._rows import ClassIndex, LabelCoding, check_offsets, column_of
+from latlin.linear._problem import LabelCoding, check_offsets
+from latlin.linear._rows import ClassIndex, column_of
 from latlin.linear.classifiers import Classification
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole

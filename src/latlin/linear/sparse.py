@@ -17,15 +17,18 @@ from latlin.inference.infer import infer
 from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.inference.posterior import StoredModel
 from latlin.linear._base import shared_options
-from latlin.linear._problem import LOCATION, CoefficientPrior, Design, Values, locate_and_scale
+from latlin.linear._problem import CoefficientPrior, Design, Values, locate_and_scale
 from latlin.linear._regression import Regression
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import one_of
 from latlin.numerics.rng import RandomState
 from latlin.potentials.base import Potential
-from latlin.potentials.families import Family
+from latlin.potentials.families import FAMILIES, Family
 from latlin.potentials.ranges import Range
+
+#: noise about the linear predictor
+LOCATION = ("gaussian", "student-t", "laplace", "cauchy", "logistic")
 
 # --- Priors of coefficients that are sites: one potential per coefficient, or a spike and a slab.
 
@@ -214,7 +217,7 @@ class SparseRegression(Regression):
         self.df = df
 
     def _family(self) -> Family:
-        return LOCATION[one_of("likelihood", self.likelihood, LOCATION)]
+        return FAMILIES[one_of("likelihood", self.likelihood, LOCATION)]
 
     def _prior(self) -> CoefficientPrior:
         return SPARSE[one_of("prior", self.prior, SPARSE)]

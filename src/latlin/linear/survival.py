@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -11,12 +12,12 @@ from latlin.diagnostics.calibration import concordance
 from latlin.inference.engine import Engine
 from latlin.linear._base import shared_options
 from latlin.linear._predict import LinearPredictors, log_density, predictive
-from latlin.linear._problem import SURVIVAL
 from latlin.linear._regression import AUTO, ChosenFamily
 from latlin.linear._rows import beside, column_of
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import float_array
 from latlin.numerics.rng import RandomState
+from latlin.potentials.families import FAMILIES, TIMES
 from latlin.potentials.predictive import censored_pit
 from latlin.potentials.survival import question_codes
 
@@ -82,7 +83,7 @@ class BayesianSurvivalRegression(ChosenFamily):
     (True, [[1.0, 0.0]])
     """
 
-    _families = SURVIVAL
+    _families = MappingProxyType({name: FAMILIES[name] for name in TIMES})
     _candidates = ("exponential", "weibull", "log-logistic")
 
     def __init__(

@@ -221,11 +221,12 @@ def gram(rows: Array, weights: Array | None = None, *, block: int = PIECE) -> Ar
     for start in range(0, n, block):
         span = slice(start, min(start + block, n))
         scaled = np.multiply(rows[span], root[span, None], out=buffer[: span.stop - start])
-        add_gram(scaled, total)
         below = negative[span]
         if below.any():
-            # what is negative was added and goes away twice
-            total = blas.dsyrk(-2.0, scaled[below].T, beta=1.0, c=total, overwrite_c=1)
+            add_gram(scaled[~below], total)
+            total = blas.dsyrk(-1.0, scaled[below].T, beta=1.0, c=total, overwrite_c=1)
+        else:
+            add_gram(scaled, total)
     return total
 
 

@@ -6,6 +6,7 @@ and its product with the Gaussian are then closed. What is no parabola goes to t
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -31,16 +32,20 @@ def _is_usual(m: Array, v: Array) -> bool:
     return bool(m.size and m @ m <= FAR**2 and v @ v <= LARGE**2 and v.min() >= 1.0 / LARGE)
 
 
+def _has_lost(part: Array) -> bool:
+    """Whether something is not a number: then the least of all is none either."""
+    return bool(part.size and math.isnan(part.min()))
+
+
 def answer(block: SiteBlock, closed: Any, panels: Any, *arrays: Array) -> Any:
     """The family's own answer; at extreme sites that of a parabola, and panels for what is not a number."""
     own = getattr(type(block), panels.__name__)
     usual = _is_usual(*arrays[:2])
-    far = np.zeros(arrays[0].size, dtype=bool) if usual else is_extreme(*arrays[:2])
-    if usual or not np.any(far):
+    if usual or not np.any(is_extreme(*arrays[:2])):
         found = own(block, *arrays)
-        # the least of some numbers is not a number if one of them is not
-        if not any(np.size(part) and np.isnan(np.min(part)) for part in found):
+        if not any(map(_has_lost, found)):
             return found
+    far = np.zeros(arrays[0].size, dtype=bool) if usual else is_extreme(*arrays[:2])
     out = np.full((3, arrays[0].size), np.nan)
     some = np.flatnonzero(far)
     if some.size:

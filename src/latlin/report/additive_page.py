@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from latlin.additive.family import family_of
 from latlin.report.additive import BINARY, AdditiveFacts, describe_additive, readable, response_of, response_words
-from latlin.report.charts import Chart, strip
+from latlin.report.charts import Chart, strip, strip_axis
 from latlin.report.markup import figure, number, opening, page_of, paragraph, section, table, text
 from latlin.report.sections import checks_table
 from latlin.report.words import coefficient_words, technical_part
@@ -85,7 +86,8 @@ def _effects(rows: list[dict[str, Any]]) -> str:
         )
         for row in rows
     ]
-    return table("coefficients", headings, lines)
+    axis = [("", "", strip_axis(ends), "", "")] if ends[0] < ends[1] < math.inf else []
+    return table("coefficients", headings, lines + axis)
 
 
 def _term(model: Any, name: str) -> str:

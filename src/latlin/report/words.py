@@ -87,7 +87,7 @@ COEFFICIENTS = {
     "others stay: exp(coefficient) multiplies the odds.",
     "probit": "A coefficient is the change of the probit (the normal score of the probability) of {positive} when the "
     "feature grows by one unit and the others stay.",
-    **dict.fromkeys(("poisson", "negative-binomial", "generalised-poisson"), LOG_OF.format("the expected count")),
+    **dict.fromkeys(COUNTS, LOG_OF.format("the expected count")),
     **dict.fromkeys(ZERO_INFLATED, LOG_OF.format("the expected count of rows that are not zero by inflation")),
     **dict.fromkeys(HURDLES, LOG_OF.format("the mean of the counts before their zeros are set apart")),
     **dict.fromkeys(AMOUNTS, LOG_OF.format("the expected {target}")),
@@ -295,7 +295,8 @@ def _driven(facts: Facts) -> list[str]:
     if found.differing:
         parts.append(f"differs between the levels of {_listed(found.differing)}")
     several = len(facts.log_evidence) > 1
-    said = f"Given the other features, {what} {', '.join(parts)}." if not several else _of_classes(found)
+    driven = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+    said = f"Given the other features, {what} {driven}." if not several else _of_classes(found)
     rest = f" No clear effect: {_listed(found.unclear)}." if found.unclear else ""
     caution = f" {facts.model_checks.effects_caution}" if facts.model_checks.effects_caution else ""
     return [said + rest + caution]

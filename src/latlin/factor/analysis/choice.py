@@ -51,6 +51,19 @@ class ComponentChoice(NamedTuple):
     scores: Array
     criterion: str
 
+    def joined(self, more: ComponentChoice) -> ComponentChoice:
+        """The choice among the candidates of both."""
+        candidates, scores = (*self.candidates, *more.candidates), np.append(self.scores, more.scores)
+        return ComponentChoice(candidates[int(scores.argmax())], candidates, scores, self.criterion)
+
+
+def choose_onwards(estimator: Any, X: Array, most: int, last: int, criterion: str) -> ComponentChoice:
+    """Try 1 … `most`, and more one by one for as long as the last is the best, to `last` at most."""
+    found = choose_components(estimator, X, range(1, most + 1), criterion=criterion)
+    while found.n_components == found.candidates[-1] < last:
+        found = found.joined(choose_components(estimator, X, [found.n_components + 1], criterion=criterion))
+    return found
+
 
 def choose_components(
     estimator: Any, X: Array, candidates: Sequence[int], *, criterion: str = "bic", cv: int = 5, seed: int = 0

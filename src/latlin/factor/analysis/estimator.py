@@ -17,7 +17,7 @@ from latlin.distributed.checkpoints import digest_of, signature
 from latlin.distributed.opening import is_blocked, open_blocks, refuse_checkpoint, remember_columns
 from latlin.factor.analysis.batch import batch_gradient_fit, complete_em_fit, log_prior, ml_fit, rules_of
 from latlin.factor.analysis.blocks import BLOCK_METHODS, RememberedBlocks, read_columns
-from latlin.factor.analysis.choice import ComponentChoice, choose_components, heywood_features, warn_heywood
+from latlin.factor.analysis.choice import choose_onwards, heywood_features, warn_heywood
 from latlin.factor.analysis.moments import SampleMoments, mean_and_variance, missing_fit, moments
 from latlin.factor.analysis.online import RULES, feed, open_stream, stream_fit
 from latlin.factor.analysis.queries import ROTATIONS, FactorQueries
@@ -29,6 +29,8 @@ from latlin.numerics.linalg import Array
 from latlin.numerics.options import number, one_of, whole
 from latlin.numerics.rng import RandomState, generator
 
+#: factors that are tried at most where nobody says how many
+MOST = 20
 _NO_GAPS = "X has missing values (NaN): method='em' fits them, {!r} does not"
 
 
@@ -68,7 +70,8 @@ class FactorAnalysis(NamedEvidence, LatentDraws, Archived, FactorQueries):
         Shape and scale of an inverse gamma prior of a feature's share of noise ("batch-gradient"). Its mode is
         scale/(shape + 1); it keeps noise variances off zero.
     max_components : int or None
-        Largest K tried when it is chosen; a third of the features (at most 20) by default.
+        Largest K tried when it is chosen; by default a third of the features, and more for as long as the last is the
+        best; at most 20.
     batch_size : int
         Rows per update ("online-em", "gradient").
     n_passes : int
@@ -322,15 +325,16 @@ class FactorAnalysis(NamedEvidence, LatentDraws, Archived, FactorQueries):
 
     def _choose(self, rows: Any, n: int, dim: int, method: str | None = None) -> FactorAnalysis:
         """The fit with the best number of factors; by `method` where the own one cannot fit these rows."""
-        most = self.max_components or max(1, min(dim // 3, 20, n - 2))
+        most = self.max_components or max(1, min(dim // 3, MOST, n - 2))
+        last = self.max_components or max(most, min(dim - 1, MOST, n - 2))
         options = self.get_params() | ({} if method is None else {"method": method})
         base = type(self)(**{**options, "n_components": 1})
-        choice: ComponentChoice = choose_components(base, rows, range(1, most + 1), criterion=str(self.n_components))
+        choice = choose_onwards(base, rows, most, last, str(self.n_components))
         chosen = type(self)(**{**options, "n_components": choice.n_components}).fit(rows)
         chosen.message_ += "" if method is None else f"; X has missing cells, so method={method!r} was used"
-        if choice.n_components == most and most < dim - 1:
+        if choice.n_components == last < dim - 1:
             chosen.message_ += (
-                f"; the largest number that was tried, {most}, was best: raise max_components to try more"
+                f"; the largest number that was tried, {last}, was best: raise max_components to try more"
             )
         names = ("feature_names_in_", "n_features_in_")
         self.__dict__.update({k: v for k, v in vars(chosen).items() if k.endswith("_") and k not in names})

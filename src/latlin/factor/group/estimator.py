@@ -42,6 +42,7 @@ from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import is_name, jobs, number, one_of, pair, whole
 from latlin.numerics.rng import RandomState, generator
+from latlin.numerics.threads import blas_threads_for
 
 #: shape of a gamma prior below which it is next to improper, and the log of the units of log precision it counts for
 IMPROPER, FLAT = 1e-3, float(np.log(10.0))
@@ -241,7 +242,10 @@ class GroupFactorAnalysis(NamedEvidence, LatentDraws, Archived, GroupQueries):
         files = CheckpointFiles(checkpoint, signature(self, data.view, scaling.centre, scaling.scale, digest))
         rng = generator(self.random_state)
         jobs = None if blocked else self.n_jobs
-        ascent = climb(model, self.n_components, self.n_init, jobs, step, rules, rng, self.verbose, files)
+        # the longest product is that of the rows and the loadings
+        longest = data.rows.x.size * float(self.n_components) if isinstance(data.rows, RowsInMemory) else np.inf
+        with blas_threads_for(longest):
+            ascent = climb(model, self.n_components, self.n_init, jobs, step, rules, rng, self.verbose, files)
         precisions = len(scaling.centre) if noise == "feature" else len(data.sizes)
         comparable = float(ascent.trace[-1]) + precisions * _price(*self.noise_prior)
         return GroupClimb(noise, model, ascent, views, scaling, comparable)

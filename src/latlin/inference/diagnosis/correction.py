@@ -21,33 +21,24 @@ sites goes on to the fixed point of expectation propagation, some sweeps from it
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from latlin.densities.gaussian import Gaussian
-from latlin.inference.ep.engine import ExpectationPropagation
 from latlin.inference.forms.prior import reference_point
 from latlin.inference.forms.projections import stacked_rows, stacked_sites
 from latlin.inference.forms.sites import SiteParameters, Sites, cavity, site_curvature
 from latlin.inference.model import LatentLinearModel
-from latlin.numerics.alerts import quiet
 from latlin.numerics.arrays import Array
 
-if TYPE_CHECKING:
-    from latlin.inference.posterior import Posterior
-
-#: entries of the matrix of pairs of sites that are formed at a time (so few that a cache holds them), and sites at most
+#: entries of the matrix of pairs of sites that are formed at a time, so few that a cache holds them
 PAIRS = 10**5
-MOST_SITES = 20_000
-#: of one site and three coordinates
-MOST_PRODUCTS = 1e11
-#: sweeps from the stand-ins of Gaussian KL, and the mismatch of moments at their end: 2e-5 of a standard deviation
-SWEEPS, MISMATCH = 30, 1e-4
+#: sites at most; or, where there are more, products of a site with three coordinates
+MOST_SITES, MOST_PRODUCTS = 20_000, 1e11
 #: distance of cavities whose moments are compared, in their standard deviations
 STEP = 0.1
 
@@ -74,17 +65,6 @@ class CorrectedMarginals:
         z, skew = ndtri(np.asarray(q, float)), self.skewness
         bent = z + (z * z - 1.0) * skew / 6.0 - (2.0 * z**3 - 5.0 * z) * skew**2 / 36.0
         return self.mean + self.std * bent
-
-
-def propagate(model: LatentLinearModel, optimum: Posterior) -> Posterior | None:
-    """The fixed point of expectation propagation next to a Gaussian KL optimum; None where sweeps may not find it."""
-    sites = stacked_sites(model)
-    if optimum.sites is None or sites.extra is not None or not sites.log_concave or sites.gaussian:
-        return None
-    with quiet(), suppress(ValueError, FloatingPointError):
-        found = ExpectationPropagation(tol=MISMATCH, sweeps=SWEEPS, double_loop=0).run(model, start=optimum)
-        return found if found.converged else None
-    return None
 
 
 def correct_marginals(

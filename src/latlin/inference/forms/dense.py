@@ -1,4 +1,4 @@
-"""The site form of a model: in the smaller of its two spaces, and by the kernel matrix for a Gaussian process."""
+"""The site form of a model, in the smaller of its two spaces or by a kernel matrix; and which form a model takes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from scipy.linalg import blas, lapack, qr
+from scipy.sparse.linalg import LinearOperator
 
 from latlin.densities.density import Density
 from latlin.densities.gaussian import Gaussian
@@ -20,7 +21,9 @@ from latlin.densities.precision import (
     Whitening,
     kernel_weights,
 )
-from latlin.inference.forms.prior import GaussianPart, gaussian_part, reference_point
+from latlin.inference.blocks import BlockModel
+from latlin.inference.forms.chain import chain_form
+from latlin.inference.forms.prior import GaussianPart, gaussian_part, may_take_sparse, needs_sparse, reference_point
 from latlin.inference.forms.projections import (
     DenseProjections,
     stacked_rows,
@@ -29,7 +32,9 @@ from latlin.inference.forms.projections import (
 )
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites, Start
-from latlin.inference.model import LatentLinearModel
+from latlin.inference.forms.sparse import sparse_form
+from latlin.inference.forms.sums import HeldSites, SumForm
+from latlin.inference.model import LatentLinearModel, Model, SiteFactor, in_memory
 from latlin.numerics.arrays import LOG_2PI, Array, summable
 from latlin.numerics.linalg import Cholesky, cholesky, dot, gram, symmetrise
 
@@ -333,3 +338,45 @@ def inherit_parameters(form: SiteForm, model: LatentLinearModel, start: Start) -
     # they are functions of hᵀ(w − prior mean), and the prior may have moved
     moved = form.mean - reference_point(start.model)
     return SiteParameters(gamma, nu - gamma * (form.rows @ moved)) if moved.any() else start.sites
+
+
+# --- Which form a model takes: stand-ins for every site, or sums over the sites alone.
+
+
+def site_form(model: Model) -> SiteForm:
+    """The family for a model whose rows are in memory: a chain, a sparse precision, or the smaller of two spaces."""
+    model = in_memory(model)
+    if not may_take_sparse(model):
+        return dense_form(model)
+    return chain_form(model) or sparse_form(model) or dense_form(model)
+
+
+def sum_form(model: Model) -> SumForm | None:
+    """A model by sums alone: it needs factors on w itself and sites on rows; None for any other."""
+    if isinstance(model, BlockModel):
+        return block_form(model)
+    model = in_memory(model)
+    if needs_sparse(model):
+        return None
+    own = [factor for factor in model.sites if factor.H is None]
+    if any(factor.H is not None for factor in model.gaussians) or len(own) == len(model.sites):
+        return None
+    if not own and not model.gaussians:
+        return None
+    form = dense_form(model.among([*model.gaussians, *own]))
+    return SumForm(form, tuple(_held(model, factor, form) for factor in model.sites))
+
+
+def block_form(model: BlockModel) -> SumForm:
+    """A model in blocks by sums: its own factors are here."""
+    own = dense_form(model.own)
+    return SumForm(own, (HeldSites(own.projections, own.sites),) if len(own.sites) else (), model)
+
+
+def _held(model: LatentLinearModel, factor: SiteFactor, form: SiteForm) -> HeldSites:
+    alone = model.among([factor])
+    rows, sites = stacked_rows(alone), stacked_sites(alone)
+    if isinstance(factor.H, LinearOperator):
+        summable("SiteFactor H", rows)
+    moved = sites.shifted(np.asarray(rows @ form.mean)) if form.mean.any() else sites
+    return HeldSites(whitened_projections(rows, form.whitening), moved)

@@ -131,6 +131,32 @@ class ScaledProjections:
 
 
 @dataclass(frozen=True)
+class RoughProjections:
+    """Dense rows whose products with matrices are in single precision, for steps that others correct."""
+
+    exact: DenseProjections | ScaledProjections
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.exact.shape
+
+    def times(self, u: Array) -> Array:
+        return self.exact.times(u)
+
+    def transposed_times(self, r: Array) -> Array:
+        return self.exact.transposed_times(r)
+
+    def gram(self, weights: Array) -> Array:
+        return self.exact.rough_gram(weights)
+
+    def variances(self, factor: Array) -> Array:
+        return self.exact.rough_variances(factor)
+
+    def block(self, span: slice) -> Array:
+        return self.exact.block(span)
+
+
+@dataclass(frozen=True)
 class SparseProjections:
     """Sparse rows in their own coordinates, or scaled ones; their products cost pairs of non-zeros."""
 

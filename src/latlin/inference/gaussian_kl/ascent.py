@@ -110,12 +110,12 @@ def maximise_bound(
     """Climb the Gaussian KL bound."""
 
     def step(now: Reached[Place]) -> tuple[Reached[Place], Measure]:
-        moved = coordinates.newton(now) or _extrapolate(coordinates, now)
+        moved = coordinates.newton(now) or extrapolate(coordinates, now)
         if moved is None:
             moved = _shorten(coordinates, now) or now
             if may_be_hidden(moved.bound - now.bound, now.bound, now.grain, moved.gradient, now.gradient):
                 now = now._replace(grain=_grain(coordinates, now))
-                moved = coordinates.newton(now) or _extrapolate(coordinates, now) or moved
+                moved = coordinates.newton(now) or extrapolate(coordinates, now) or moved
         gain, size = moved.bound - now.bound, moved.gradient
         if size > rules.gradient_tol:
             away = lambda: coordinates.deviation(moved.place)  # noqa: E731
@@ -143,7 +143,7 @@ def _grain(coordinates: Coordinates[Place], now: Reached[Place]) -> float:
     return 0.0 if pair is None else grain(bound, pair[0], now.bound)
 
 
-def _extrapolate(coordinates: Coordinates[Place], now: Reached[Place]) -> Reached[Place] | None:
+def extrapolate(coordinates: Coordinates[Place], now: Reached[Place]) -> Reached[Place] | None:
     """Anderson's proposal, if the bound rises there."""
     pair = coordinates.encode(now.place)
     if pair is None:

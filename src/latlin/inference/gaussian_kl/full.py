@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -23,8 +23,7 @@ from latlin.densities.gaussian import Gaussian
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.densities.structured.base import StructuredCovariance, banded_triangle
 from latlin.inference.blocks import BlockModel
-from latlin.inference.engine import site_form, sum_form
-from latlin.inference.forms.dense import inherit_parameters, match_parameters
+from latlin.inference.forms.dense import inherit_parameters, match_parameters, site_form, sum_form
 from latlin.inference.forms.prior import may_take_sparse, needs_sparse
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import SiteParameters
@@ -227,7 +226,10 @@ class BySites:
     def _climb(form: SiteForm, model: LatentLinearModel, task: FullTask) -> Ascent[Reached[sites.SitePlace]]:
         begin = partial(sites.evaluate, form, tol=task.rules.gradient_tol)
         known = [] if task.start is None else [partial(inherit_parameters, form, model, task.start)]
-        firsts = filter(None, (begin(start()) for start in known or _starts(form, model)))
+        starts = [cache(start) for start in known or _starts(form, model)]
+        if not known and task.checkpoint is None and (quick := _climb_from_rough(form, task, starts[0])):
+            return quick
+        firsts = filter(None, (begin(start()) for start in starts))
         first = next(firsts, None) or begin(_expand_centres(form))
         if first is None:
             raise ValueError(NO_START)
@@ -333,6 +335,18 @@ class ByBlockEntries:
         first = np.zeros(form.rank) if start is None else form.coordinates(start.mean)
         mode = find_mode(form, first, rules=rough, label="start", warn=False).state
         return coordinates.at(*form.coordinates_at(mode))
+
+
+def _climb_from_rough(
+    form: SiteForm, task: FullTask, start: Callable[[], SiteParameters]
+) -> Ascent[Reached[sites.SitePlace]] | None:
+    """The ascent after first steps in single precision; None where these are no gain, or no exact step goes on."""
+    begun = sites.climb_roughly(form, task.rules.gradient_tol, start)
+    if begun is None:
+        return None
+    coordinates, rough = begun
+    ascent = maximise_bound(coordinates, rough, task.rules, task.verbose, warn=False)
+    return None if ascent.state.place is rough.place else ascent
 
 
 def _maximise(

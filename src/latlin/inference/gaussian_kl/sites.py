@@ -29,10 +29,10 @@ import numpy as np
 from scipy.linalg import blas
 from scipy.sparse.linalg import LinearOperator, cg, gmres
 
-from latlin.inference.forms.projections import Projections
+from latlin.inference.forms.projections import DenseProjections, Projections, RoughProjections, ScaledProjections
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteCurvature, SiteParameters, Sites, site_curvature
-from latlin.inference.gaussian_kl.ascent import HALF, Reached, reached, rises
+from latlin.inference.gaussian_kl.ascent import HALF, Reached, extrapolate, reached, rises
 from latlin.numerics.arrays import Array, largest, room
 from latlin.numerics.linalg import dot
 from latlin.potentials.base import ExpectedLog
@@ -251,12 +251,11 @@ class SiteCoordinates:
         """In the units of the marginals of a place."""
         weight = start.gamma * start.variance if form.sites.log_concave else start.variance
         spread = np.sqrt(np.maximum(start.variance, TINY))
-        smooth = form.sites.log_concave and all(p.smooth for p in form.sites.potentials)
         # where a site says little beside the others the posterior is nearly Gaussian, and a whole step nearly Newton's
         slight = float((start.gamma * start.variance).max(initial=0.0)) <= SLIGHT
         first = 1.0 if slight or len(form.sites) >= TALL * form.rank else HALF
         plain = cls(form, tol, np.maximum(weight, TINY), spread, form.sites.log_concave, first=first)
-        if not (smooth and type(form) is SiteForm and form.rank >= BROAD):
+        if not _may_bend(form):
             return plain
         return replace(plain, kappa=common_share(form, start), first=1.0)
 
@@ -311,6 +310,44 @@ class SiteCoordinates:
         )
         proposal = None if proposed is None else evaluate(self.form, proposed, self.tol)
         return proposal if rises(proposal, now) else None
+
+
+#: largest gradient of the mean where steps in single precision begin, and where they end; the share of it that a step
+#: may leave; and how far, relatively, they may state the bound too high
+ROUGH_FIRST, ROUGH_LAST, ROUGH_LEFT, ROUGH_BOUND = 1.0, 5e-3, 0.25, 1e-6
+
+
+def climb_roughly(
+    form: SiteForm, tol: float, start: Callable[[], SiteParameters]
+) -> tuple[SiteCoordinates, Reached[SitePlace]] | None:
+    """Where steps in single precision lead, and coordinates for exact ones; None where they are not quicker or fail.
+
+    Near the optimum a step leaves a tenth of the error or less, so that only the last few steps need all digits. The
+    bound that comes back is below the one there: no exact step is refused for what was stated too high.
+    """
+    if not (_may_bend(form) and isinstance(form.projections, DenseProjections | ScaledProjections)):
+        return None
+    rough = replace(form, projections=RoughProjections(form.projections))
+    now = evaluate(rough, start(), tol=0.0)
+    if now is None or now.gradient > ROUGH_FIRST:
+        return None
+    coordinates = SiteCoordinates.about(rough, now.place, 0.0)
+    while now.gradient > ROUGH_LAST:
+        moved = extrapolate(coordinates, now._replace(grain=_rough_slack(now)))
+        if moved is None or moved.gradient > ROUGH_LEFT * now.gradient:
+            return None
+        now = moved
+    return replace(coordinates, form=form, tol=tol), now._replace(bound=now.bound - _rough_slack(now))
+
+
+def _rough_slack(now: Reached[SitePlace]) -> float:
+    return ROUGH_BOUND * (1.0 + abs(now.bound))
+
+
+def _may_bend(form: SiteForm) -> bool:
+    """Whether steps can be bent: smooth concave sites in many coordinates, without a joint covariance at hand."""
+    smooth = form.sites.log_concave and all(p.smooth for p in form.sites.potentials)
+    return smooth and type(form) is SiteForm and form.rank >= BROAD
 
 
 def _expected_at(place: SitePlace) -> ExpectedLog:
