@@ -401,12 +401,6 @@ def test_samples_of_rows_are_rows():
     assert len(np.unique(sample.whole.X)) == len(sample.whole.X)
 
 
-def test_labels_without_an_order_are_refused():
-    labels = np.array(["a", "b", None, "a"] * 5, dtype=object)
-    with pytest.raises(ValueError, match="y must hold labels of one kind, got NoneType, str: leave out the rows"):
-        GaussianProcessClassifier().fit(inputs(20), labels)
-
-
 def test_bad_options_are_named():
     with pytest.raises(ValueError, match="n_inducing"):
         Inducing(n_inducing=0)

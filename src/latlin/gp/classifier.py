@@ -183,9 +183,8 @@ class GaussianProcessClassifier(Approximated, ClassDraws, Archived, Reported, Cl
         inputs, labels = validate_data(self, numeric("X", data.X), orderly("y", visible("y", data.y)), dtype=np.float64)
         inputs = summable("X", inputs)
         data = data._replace(X=inputs, y=labels)
-        distinct = _distinct(labels)
         check_classification_targets(labels)
-        self.classes_ = distinct if data.blocks is None else labels_in(data.blocks)
+        self.classes_ = np.unique(labels) if data.blocks is None else labels_in(data.blocks)
         if len(self.classes_) < 2:
             raise ValueError(f"y must hold at least two classes, got one class: {self.classes_.tolist()[0]!r}")
         template = _template(self.link)
@@ -337,17 +336,6 @@ class GaussianProcessClassifier(Approximated, ClassDraws, Archived, Reported, Cl
     def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
         return summable("X", validate_data(self, numeric("X", X), dtype=np.float64, reset=False))
-
-
-def _distinct(labels: NDArray[Any]) -> NDArray[Any]:
-    """Labels without repetition, in order; refused where they have none, as missing ones have not."""
-    try:
-        return np.unique(labels)
-    except TypeError:
-        kinds = ", ".join(sorted({type(label).__name__ for label in labels}))
-        raise ValueError(
-            f"y must hold labels of one kind, got {kinds}: leave out the rows without a label, or make all of them text"
-        ) from None
 
 
 def _task(data: Training, one: Any) -> Training:
