@@ -15,7 +15,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from latlin.distributed.blocks import Block, Blocks, slices, tree
 from latlin.distributed.opening import is_dask
 from latlin.linear import _checks
-from latlin.numerics.arrays import Array, convertible, countable, summable, visible
+from latlin.numerics.arrays import Array, convertible, countable, measurable, summable, visible
 from latlin.numerics.options import float_array, listed
 from latlin.potentials.checks import naming_rows, refuse
 from latlin.potentials.survival import INTERVAL
@@ -84,7 +84,7 @@ def beside(y: Any, **extra: Any) -> Any:
         raise ValueError(f"y must hold one number per row beside {', '.join(given)}, got shape {first.shape}")
     parts = [first]
     for name, part in given.items():
-        array = np.asarray(convertible(name, visible(name, part)), float)
+        array = float_array(name, convertible(name, visible(name, part)))
         array = np.full(len(first), float(array)) if array.ndim == 0 else array
         if array.shape != first.shape:
             raise ValueError(f"{name} must have shape {first.shape}, one number per row, got shape {array.shape}")
@@ -141,10 +141,21 @@ class ClassIndex:
 def class_index(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
     """Place of each label among the classes."""
     order = np.argsort(classes)
-    place = order[np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)]
-    if np.any(classes[place] != labels):
+    try:
+        place = order[np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)]
+    except TypeError:  # texts among numbers
+        place = None
+    if place is None or np.any(classes[place] != labels):
         raise ValueError(f"y has labels that were not in the training data, which had {classes.tolist()}")
     return place
+
+
+def places_of(y: Any, count: int, classes: NDArray[Any]) -> NDArray[np.intp]:
+    """Places among the classes of new labels, one for each of so many rows."""
+    labels = np.asarray(y)
+    if labels.shape != (count,):
+        raise ValueError(f"y must have shape ({count},), one label per row, got shape {labels.shape}")
+    return class_index(labels, classes)
 
 
 def at_least_two(classes: NDArray[Any]) -> NDArray[Any]:
@@ -179,7 +190,12 @@ def loss_table(actions: Sequence[Any], loss: Loss, outcomes: NDArray[Any]) -> Ar
 
 def chosen(actions: Sequence[Any], expected: Array) -> NDArray[Any]:
     """The action of least expected loss for each column of (actions, n)."""
-    return np.asarray(actions)[np.argmin(expected, axis=0)]
+    try:
+        listed = np.asarray(actions)
+    except ValueError:  # vectors of several lengths
+        listed = np.empty(len(actions), dtype=object)
+        listed[:] = actions
+    return listed[np.argmin(expected, axis=0)]
 
 
 def check_actions(actions: Sequence[Any]) -> list[Any]:
@@ -285,6 +301,8 @@ def describe(blocks: Blocks, labelled: bool, columns: int = 1) -> FirstPass:
     table = tree(blocks.each(_described, labelled, columns), FirstPass.merged)
     if table.n_rows == 0:
         raise ValueError("sample_weight is zero everywhere: there is nothing to learn from")
+    if table.response is not None:
+        measurable("y", np.maximum(np.abs(table.response.mean[:1]), np.sqrt(table.response.variance[:1])))
     return table
 
 

@@ -166,8 +166,10 @@ class BayesianBinomialRegression(Dispersed, Regression):
 
     def _new(self, at: LinearPredictors, trials: Any) -> Predictive:
         """Successes of new rows among trials."""
-        count = np.broadcast_to(np.asarray(trials, float), at.mean.shape)
-        return predictive(self._likelihood().replace(trials=count), at)
+        count = float_array("trials", trials)
+        if count.shape not in ((), at.mean.shape):
+            raise ValueError(f"trials must have shape {at.mean.shape}, one number per row, got shape {count.shape}")
+        return predictive(self._likelihood().replace(trials=np.broadcast_to(count, at.mean.shape)), at)
 
     def _chances(self, at: LinearPredictors, q: Array) -> Array:
         """Quantiles of the chance, shape (n, len(q)); a chance rises with the linear predictor."""
