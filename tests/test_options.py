@@ -203,7 +203,7 @@ CASES |= {
     ),
     "labels beside fewer rows": (
         lambda: fitted(linear.BayesianLogisticRegression).quantile_residuals(X, np.ones(0, bool)),
-        "y must have shape (12,.., one label per row, got shape (0,",
+        "y must have shape (12,., one label per row, got shape (0,",
     ),
     "texts in place of labels": (
         lambda: fitted(linear.BayesianLogisticRegression).quantile_residuals(X, np.array([1.0, "a"] * 6, object)),
@@ -219,7 +219,7 @@ CASES |= {
     ),
     "trials of other rows": (
         lambda: fitted(linear.BayesianBinomialRegression).predict_interval(X, 0.9, trials=np.ones((1, 12))),
-        "trials must have shape (12,.., one number per row",
+        "trials must have shape (12,., one number per row",
     ),
     "tiny targets in blocks": (
         lambda: linear.BayesianLinearRegression(prior_scale=1.0, noise_scale=1.0).fit(
