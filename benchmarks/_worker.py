@@ -1,17 +1,22 @@
-"""The process that runs one task.
+"""The process that runs the tasks of one file.
 
-`_worker.py list FILE SIZE` and `_worker.py run|fill FILE SIZE NUMBER`.
+`_worker.py FILE SIZE` imports the file and writes the list of its tasks, one line of JSON. Then every line of its
+standard input, `run|fill NUMBER ANSWER`, is done by a fork of it, which writes JSON to the file ANSWER and what goes
+wrong beside it. So each task has memory, caches and threads of its own, and libraries are imported once per file. The
+fork's number is said as soon as it is there, and its exit code when it has ended.
 
-Both write JSON to the file named by the last argument. `fill` measures too, but ends after the first call if that had
-to compile: then Numba's cache is filled, and the next process measures.
+`fill` measures too, but ends after the first call if that had to compile: then Numba's cache is filled, and the next
+process measures.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 import warnings
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -52,15 +57,35 @@ def one_line(error: Exception) -> str:
     return (" ".join(words) + name)[:200]
 
 
-def main(what: str, stem: str, size: str, *rest: str) -> None:
-    """Write the list of tasks, or the record of one."""
+def main(stem: str, size: str) -> None:
+    """Write the list of tasks, and do what is asked until nobody asks any more."""
+    said = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf8")
+    redirect(os.devnull, os.O_WRONLY, 1)  # what tasks print is for nobody
     warnings.simplefilter("ignore")
     tasks: list[Task] = importlib.import_module(stem).tasks(size)
-    if what == "list":
-        answer: Any = [described(task, stem) for task in tasks]
-    else:
-        answer = outcome(tasks[int(rest[0])], stem, size, what == "fill")
-    Path(rest[-1]).write_text(json.dumps(answer), encoding="utf8")
+    said.write(json.dumps([described(task, stem) for task in tasks]) + "\n")
+    for line in sys.stdin:
+        what, number, answer = line.rstrip("\n").split(" ", 2)
+        fork = os.fork()
+        if fork == 0:
+            redirect(os.devnull, os.O_RDONLY, 0)
+            redirect(answer + ".errors", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 2)
+            os.setpgid(0, 0)
+            found = outcome(tasks[int(number)], stem, size, what == "fill")
+            Path(answer).write_text(json.dumps(found), encoding="utf8")
+            return
+        # whoever comes first: the group has to be there before anybody ends it
+        with suppress(OSError):
+            os.setpgid(fork, fork)
+        said.write(f"{fork}\n")
+        said.write(f"{os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])}\n")
+
+
+def redirect(file: str, flags: int, descriptor: int) -> None:
+    """Let a descriptor of this process mean a file."""
+    opened = os.open(file, flags)
+    os.dup2(opened, descriptor)
+    os.close(opened)
 
 
 if __name__ == "__main__":

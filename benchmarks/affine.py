@@ -23,7 +23,7 @@ from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potenti
 from latlin.densities.bases import SkewNormal
 from latlin.engines import AffineKL
 from latlin.inference.affine.bound import AffineBound
-from latlin.inference.forms.choice import site_form
+from latlin.inference.engine import site_form
 from reproduction import figure_6_4
 from reproduction.kernel_regression import Setting, affine, friedman, model_of
 

@@ -107,7 +107,7 @@ def tasks(size: str) -> list[Task]:
     ):
         for name, engine in engines_of.items():
             role = "yardstick" if name == "lvb" else "latlin"
-            found.append(Task(case, name, partial(trial, engine), role=role, unit="s a posterior"))
+            found.append(Task(case, name, partial(trial, engine), role=role, unit="s per posterior"))
     return found
 
 

@@ -139,10 +139,12 @@ def once(code: str, *variables: tuple[str, str]) -> tuple[float, str]:
 
 @cache
 def first_call(code: str, warm: bool) -> float:
-    """Seconds of a process that starts with an empty compile cache, or of the second one with that cache."""
+    """Seconds of a process that starts with an empty compile cache, or of the second one with the usual cache."""
+    if warm:
+        run(code)
+        return run(code)[0]
     with tempfile.TemporaryDirectory() as folder:
-        took = run(code, NUMBA_CACHE_DIR=folder)[0]
-        return run(code, NUMBA_CACHE_DIR=folder)[0] if warm else took
+        return run(code, NUMBA_CACHE_DIR=folder)[0]
 
 
 def tasks(size: str) -> list[Task]:

@@ -356,7 +356,7 @@ def trial(n: int, way: str) -> Trial:
 def tasks(size: str) -> list[Task]:
     """Out of core against rows in memory, and two processes against one."""
     found = []
-    for n in {"small": (1_000_000,), "full": (100_000, 1_000_000, 10_000_000)}[size]:
+    for n in {"small": (4 * BLOCK,), "full": (100_000, 1_000_000, 10_000_000)}[size]:
         case = f"out of core, {n} × {COLUMNS}"
         for way in ("memory-mapped", "Dask threads", "in memory"):
             found.append(task(case, way, n, "in memory"))

@@ -1,8 +1,8 @@
 """Which features are on?
 ======================
 
-Every image is a sum of some of eight 4×4 features, plus noise. Twenty-four factors are allowed; relevances leave the
-eight that the images were made of.
+Every image is a sum of some of eight 4×4 features, plus noise. The model may use 24 factors, and switches off those
+that it does not need: the eight that the images were made of are left. More in :doc:`/guide/binary_factors`.
 """
 
 import matplotlib.pyplot as plt

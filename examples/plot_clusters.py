@@ -2,7 +2,8 @@
 Clusters of flowers
 ===================
 
-A mixture with room for eight clusters keeps those that the flowers need, and says how sure each flower is of its own.
+A mixture may use eight clusters and keeps those that the flowers need. The histogram shows how certain it is which
+cluster each flower belongs to. More in :doc:`/guide/mixtures`.
 """
 
 import matplotlib.pyplot as plt
@@ -18,5 +19,5 @@ print(mixture.n_active_, "clusters;", mixture.evidence_kind_, round(mixture.log_
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 plot.clusters(mixture, flowers.data, (2, 3), left, names=flowers.feature_names)
 right.hist(mixture.predict_proba(flowers.data).max(axis=1), bins=20)
-right.set(xlabel="probability of a flower's own cluster", ylabel="flowers")
+right.set(xlabel="probability of the most probable cluster", ylabel="flowers")
 plt.show()

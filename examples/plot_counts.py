@@ -2,8 +2,9 @@
 Counts that vary more than Poisson allows
 =========================================
 
-Visits to a doctor: a Poisson regression is too sure of itself, and its checks show it; the negative binomial family is
-not. Residuals of the right family are spread evenly over (0, 1).
+Visits to a doctor: the intervals of a Poisson regression are too narrow, and its checks show it; those of the negative
+binomial family are not. If the family is right, the residuals in the figure are spread evenly over (0, 1). More in
+:doc:`/guide/families`.
 """
 
 import warnings
@@ -11,10 +12,9 @@ import warnings
 import matplotlib.pyplot as plt
 import numpy as np
 
-from latlin import plot
+from latlin import MisfitWarning, plot
 from latlin.datasets import load_dataset
 from latlin.linear import BayesianCountRegression
-from latlin.numerics.alerts import MisfitWarning
 
 visits = load_dataset("doctor-visits")
 rows = np.random.default_rng(0).permutation(len(visits.y))

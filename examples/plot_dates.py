@@ -2,8 +2,8 @@
 Dates and prices as they come
 =============================
 
-A column of dates becomes a trend, a season and a day of the week, and prices are read as people write them.
-(Simulated sales.)
+A column of dates becomes three kinds of features: a trend, a season and the day of the week. Prices are read as people
+write them, such as $1,200. (Simulated sales.) More in :doc:`/guide/command_line`.
 """
 
 import matplotlib.pyplot as plt

@@ -1,8 +1,9 @@
 """Measuring where the posterior is uncertain
 ==========================================
 
-A sparse signal of 128 values is measured by designed rows and by random ones, by the same engine. Each dot is the
-distance of a posterior mean from the signal.
+A sparse signal of 128 values is measured by eight linear combinations at a time: either those of which the posterior is
+least certain, or random ones. Each dot is the distance of the posterior mean from the signal, averaged over five
+signals. More in :doc:`/guide/design`.
 """
 
 import matplotlib.pyplot as plt

@@ -1,8 +1,9 @@
 """One model, several engines
 ==========================
 
-Six observations of a logistic regression with one weight: the posterior is skewed, and each engine says something
-different about it. The grey curve is the truth by brute force; the numbers in the legend are log evidences.
+Six observations of a logistic regression with one weight: the posterior is skewed, and each engine approximates it by a
+different Gaussian. The grey area is the exact posterior, by integration on a grid; the numbers in the legend are log
+evidences. More in :doc:`/guide/engines`.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Seizure counts that vary more than Poisson's
 ============================================
 
-Four counts for each of 59 patients under a drug or a placebo (Thall and Vail 1990): patients differ, visits differ, and
-the effect of the drug needs an interval that knows both.
+Four counts for each of 59 patients under a drug or a placebo (Thall and Vail 1990). Patients differ and visits differ;
+the interval of the drug's effect takes both into account. More in :doc:`/guide/additive`.
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,10 @@
 The figures, on one data set
 ============================
 
-Every function of `latlin.plot` takes axes and returns them. Here they look at a year of diabetes progression: which
-coefficients matter, whether the intervals hold what they promise, where the evidence peaks, and how far the engines
-differ when only "worse than the median" is known.
+Every function of `latlin.plot` takes axes and returns them. The data are how far diabetes progressed in a year. The
+figures show which coefficients matter, whether intervals hold as many new patients as they promise, which prior scale
+has the highest evidence, and how far engines differ if only "worse than the median" is known. More in
+:doc:`/guide/command_line`.
 """
 
 import matplotlib.pyplot as plt

@@ -1,8 +1,9 @@
 """Robust regression with a Gaussian process
 =========================================
 
-Five of forty targets are far off. With Gaussian noise the function bends to them or drowns in noise; with Student t
-noise it does not. The numbers are log evidences: the data themselves say which noise they prefer.
+Five of forty targets are far off. With Gaussian noise the function follows them, or the noise becomes very wide; with
+Student t noise neither happens. The numbers are log evidences: the higher one explains the data better. More in
+:doc:`/guide/gaussian_processes`.
 """
 
 import matplotlib.pyplot as plt

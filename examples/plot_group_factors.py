@@ -2,7 +2,8 @@
 ========================
 
 Four views of 200 samples. One factor acts in all of them, three in neighbouring pairs, two in one view each. The model
-is offered twelve factors, knows nothing about where they act, and ends with the six that there are.
+may use twelve factors and is not told where they act; it keeps six, which is the true number. More in
+:doc:`/guide/group_factors`.
 """
 
 import matplotlib.pyplot as plt

@@ -2,7 +2,8 @@
 Regression when some readings are wrong
 =======================================
 
-Gaussian noise follows outliers, Student-t noise leaves them out, and the evidence says which noise the data have.
+A line with Gaussian noise follows outliers, one with Student-t noise leaves them out. The higher log evidence shows
+which noise describes the data better. More in :doc:`/guide/linear`.
 """
 
 import matplotlib.pyplot as plt

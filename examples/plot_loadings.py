@@ -2,7 +2,8 @@
 Factors behind a table
 ======================
 
-Thirteen measurements of wines, three factors: which measurements go together, and where the wines lie.
+Thirteen measurements of wines, three factors: which measurements go together, and which wines
+are alike. More in :doc:`/guide/factor_analysis`.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,9 @@
 Missing cells
 =============
 
-A fifth of the cells of a table is missing. Dropping their rows throws most rows away, the mean of a column weakens its
-effect, and a model of the cells uses what the other columns of the row say.
+A fifth of the cells of a table are missing. Dropping rows with a missing cell throws half of the rows away; filling in
+the mean of the column makes effects look weaker; a model of the cells predicts them from the other columns of the row.
+More in :doc:`/guide/command_line`.
 """
 
 import matplotlib.pyplot as plt

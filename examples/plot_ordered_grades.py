@@ -3,7 +3,7 @@ Ordered grades
 ==============
 
 Tasters grade wines from 3 to 8. An ordinal regression has one linear predictor and learnt cut points, and gives the
-probability of every grade.
+probability of every grade. More in :doc:`/guide/linear`.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Quantiles that spread
 =====================
 
-Where the spread grows, one line is not enough: quantile regression has a line for each share of the rows below it, with
-an interval.
+The spread grows with x, so that one line is not enough. Quantile regression draws a line below which a given share of
+the rows lies, with an interval for the line. More in :doc:`/guide/families`.
 """
 
 import matplotlib.pyplot as plt

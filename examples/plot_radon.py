@@ -2,8 +2,8 @@
 Radon in homes, county by county
 ================================
 
-Some counties have one measured home, some a hundred. Each county's level is pulled towards the others as far as its own
-data are few (Gelman and Hill 2007).
+Some counties have one measured home, some a hundred. The fewer homes a county has, the more its level is pulled towards
+the mean of all counties (Gelman and Hill 2007). More in :doc:`/guide/additive`.
 """
 
 import matplotlib.pyplot as plt

@@ -3,7 +3,7 @@ Germination of seeds
 ====================
 
 How many seeds germinate on 21 plates, by kind of seed and root extract (Crowder 1978): a binomial response whose plates
-differ more than chance allows.
+differ more than by chance. More in :doc:`/guide/additive`.
 """
 
 import matplotlib.pyplot as plt

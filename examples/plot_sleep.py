@@ -3,7 +3,8 @@ A slope for every subject
 =========================
 
 Reaction times of 18 subjects over ten days with three hours of sleep per night (Belenky and others 2003): almost
-everybody slows down, some more than others. Intercepts and slopes vary between subjects and may be correlated.
+everybody slows down, some more than others. Intercepts and slopes vary between subjects and may be correlated. More in
+:doc:`/guide/additive`.
 """
 
 import matplotlib.pyplot as plt

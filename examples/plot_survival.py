@@ -2,8 +2,8 @@
 Times that are not over
 =======================
 
-Machines that still run are not thrown away: a censored time says that the event comes later. (Simulated; the true
-survival curves are dashed.)
+Machines that still run stay in the table: their time is censored, which means that they break later. (Simulated; the
+true survival curves are dashed.) More in :doc:`/guide/families`.
 """
 
 import matplotlib.pyplot as plt

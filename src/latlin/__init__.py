@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from latlin.inference.infer import infer
     from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel, SiteFactor
     from latlin.inference.posterior import Posterior
-    from latlin.numerics.alerts import ConvergenceWarning
+    from latlin.numerics.alerts import ConvergenceWarning, MisfitWarning
     from latlin.numerics.archive import load
 
 _WHERE = {
@@ -25,6 +25,7 @@ _WHERE = {
     "ConvergenceWarning": "latlin.numerics.alerts",
     "GaussianFactor": "latlin.inference.model",
     "LatentLinearModel": "latlin.inference.model",
+    "MisfitWarning": "latlin.numerics.alerts",
     "Posterior": "latlin.inference.posterior",
     "SiteFactor": "latlin.inference.model",
     "compare": "latlin.inference.compare",
@@ -59,6 +60,7 @@ __all__ = [
     "ConvergenceWarning",
     "GaussianFactor",
     "LatentLinearModel",
+    "MisfitWarning",
     "Posterior",
     "SiteFactor",
     "compare",

@@ -92,6 +92,19 @@ def test_responses():
         ("y ~ s(t, k=5, count=6)", "k and count are one option"),
         ("y ~ s(t, k=1000000)", "k must be at most"),
         ("y ~ gp(t, k=5)", r"'gp\(t, k=5\)' is not a term: got an unexpected keyword argument 'k'"),
+        ("y ~ s(t, bs='cc')", "options of s are k, cyclic, period, by"),
+        ("y ~ rw1(t, order=2)", "options of rw1 are cyclic, by"),
+        ("y ~ f(t, model='rw2')", r"write \(1 \| g\), rw1"),
+        ("y ~ x + t2(x, z)", r"write te\(x, z\)"),
+        ("Surv(t, seen) ~ x", r"write time \| event\(seen\)"),
+        ("t | cens(seen) ~ x", r"write time \| event\(seen\)"),
+        ("y ~ mm(g)", r"neither a term \(\(1 \| g\), offset, s, te"),
+        ("y ~ x + 1 | g", "a group stands in parentheses"),
+        ("y ~ (1 | g) * x", "a group stands in parentheses"),
+        ("y ~ s(t) * g", r"s\(…, by=g\) has one per label"),
+        ("y ~ (s(t) | g)", r"s\(…, by=g\) has one per label"),
+        ("y ~ x**2", r"write I\(x\*\*2\)"),
+        ("y ~ gp(x, z)", r"a process is of one column: write te\(x, z\)"),
         ("y ~ s(t, by=3)", "by must be the name of a column or an expression of columns, got 3"),
         ("y ~ s(t, period=3)", "period must be a pair of increasing numbers, got 3"),
         ("y ~ rw1(t, cyclic='no')", "cyclic must be True or False, got 'no'"),
@@ -216,6 +229,17 @@ def test_one_message_names_all_missing_and_odd_cells():
         AdditiveModel("y ~ x + (1 | g)").fit(frame)
     # a column whose name is that of a function is not named by it
     AdditiveModel("y ~ s(t)", hyperparameters="fixed").fit(frame.assign(t=np.arange(40.0)))
+
+
+def test_labels_that_no_row_has_get_no_coefficient_and_unknown_ones_are_refused():
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("formulaic")
+    column = pandas.Categorical(list("abcbca"), ["unused", "a", "b", "c"])
+    coding = coding_of(("C(f)",), pandas.DataFrame({"f": column}), True)
+    assert coding.names == ("Intercept", "C(f)[T.b]", "C(f)[T.c]")
+    with pytest.raises(ValueError, match=r"labels that have no coefficient: 'new'"):
+        coding.columns(pandas.DataFrame({"f": ["a", "new"]}))
+    np.testing.assert_array_equal(coding.columns(pandas.DataFrame({"f": column[:2]})).toarray(), [[1, 0, 0], [1, 1, 0]])
 
 
 def test_functions_may_have_numpys_name_before_them():

@@ -345,6 +345,26 @@ def test_variance_components_add_up():
     assert sum(shares[f"share({name})"]["mean"] for name in ("g", "rw1(t)", "residual")) == pytest.approx(1.0)
 
 
+def test_fields_are_no_part_of_a_correlation_within_groups():
+    """Two rows of one group are as alike at given places of a field as they are at given columns."""
+    frame, priors = table(), {"sd(g)": 0.6, "sigma": 0.8}
+    for field, more in (("x", {}), ("rw1(t)", {"sd(rw1(t))": 3.0})):
+        model = AdditiveModel(f"y ~ {field} + (1 | g)", priors=priors | more).fit(frame)
+        assert model.intraclass_correlation("g") == pytest.approx(0.36 / (0.36 + 0.64), rel=1e-9)
+
+
+def test_components_have_correlations_where_hyperparameters_are_partial_ones():
+    frame = table() | {"z": np.cos(np.arange(36.0))}
+    sds = {"sd(g)": 0.5, "sd(g:x)": 0.7, "sd(g:z)": 0.9, "sigma": 1.0}
+    partial = {"cor(g: Intercept, x)": 0.6, "cor(g: Intercept, z)": -0.5, "cor(g: x, z given Intercept)": 0.3}
+    model = AdditiveModel("y ~ x + z + (1 + x + z | g)", priors=sds | partial).fit(frame)
+    found = model.variance_components()
+    assert found["cor(g, g:x)"]["mean"] == pytest.approx(0.6)
+    assert found["cor(g, g:z)"]["mean"] == pytest.approx(-0.5)
+    # r = r₁₂r₁₃ + r₂₃·₁ √((1 − r₁₂²)(1 − r₁₃²))
+    assert found["cor(g:x, g:z)"]["mean"] == pytest.approx(0.6 * -0.5 + 0.3 * np.sqrt((1 - 0.36) * (1 - 0.25)))
+
+
 @pytest.mark.parametrize(
     ("family", "numbers", "variance"),
     [
@@ -367,7 +387,10 @@ def test_variance_of_noise_has_all_that_the_family_adds(family, numbers, varianc
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"formula": "y ~ x", "family": "unknown"}, "family must be one of"),
+        ({"formula": "y ~ x", "family": "unknown"}, r"family must be one of .*, got 'unknown'$"),
+        ({"formula": "y ~ x", "family": "Zero_inflated_Poisson"}, "write 'zero-inflated-poisson'"),
+        ({"formula": "count ~ x", "family": "binomial"}, r"where rows have several trials write successes \| trials"),
+        ({"formula": "y ~ x", "family": "Normal"}, "write 'normal'"),
         ({"formula": "y ~ nothing"}, "no column 'nothing'"),
         ({"formula": "y ~ x", "priors": {"z": 1.0}}, "which is none of"),
         ({"formula": "y ~ x", "priors": {"x": -1.0}}, "standard deviation"),
@@ -466,6 +489,28 @@ def test_missing_cells_are_dropped_or_filled_by_policy():
         assert len(model.fit(frame, missing=policy).loo().pointwise) == 39
     with pytest.raises(ValueError, match="missing must be one of"):
         model.fit(frame, missing="guess")
+
+
+@pytest.mark.parametrize("missing", ["drop", "mean"])
+def test_rows_whose_labels_repeat_are_each_themselves(missing):
+    """An index may hold a label twice: rows are not paired by it."""
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(table()).astype({"x": float})
+    frame.loc[[3, 7], "x"] = np.nan
+    plain = AdditiveModel("y ~ x + (1 | g)").fit(frame, missing=missing)
+    twice = AdditiveModel("y ~ x + (1 | g)").fit(frame.set_axis(np.arange(36) % 5), missing=missing)
+    assert twice._problem_.n_rows == plain._problem_.n_rows == (34 if missing == "drop" else 36)
+    assert twice.log_evidence_ == pytest.approx(plain.log_evidence_, abs=1e-9)
+
+
+def test_intervals_of_components_are_those_of_the_standard_deviations_squared():
+    model = AdditiveModel("y ~ (1 | g)", hyperparameters="integrate").fit(table())
+    found, learnt = model.variance_components(0.9), model.hyperparameters_
+    for name, sd in (("g", "sd(g)"), ("residual", "sigma")):
+        row = found[f"var({name})"]
+        assert [row["low"], row["high"]] == pytest.approx([learnt[sd]["5%"] ** 2, learnt[sd]["95%"] ** 2])
+    share = found["share(g)"]
+    assert 0.0 < share["low"] < share["mean"] < share["high"] < 1.0
 
 
 def test_probabilities_of_a_sign_are_probabilities():

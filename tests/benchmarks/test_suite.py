@@ -123,15 +123,28 @@ def test_every_task_leaves_a_record(found):
 
 
 def test_a_task_that_takes_too_long_is_stopped(toy):
-    assert _suite.ask(["run", "toy", "full", "0"], 1.0, False) == ("out of time", "stopped after 1 s")
+    with _suite.Worker("toy", "full") as worker:
+        assert worker.ask("run", 0, 1.0) == ("out of time", "stopped after 1 s")
+        # what comes after it is not touched
+        assert worker.ask("run", 1, 900.0)["compiled"] == 1
 
 
 def test_what_had_to_compile_is_measured_again_unless_caches_are_cold(toy):
-    assert _suite.answer("toy", "full", 1, 900.0, cold=True)["compiled"] == 1
-    assert _suite.ask(["run", "toy", "full", "1"], 900.0, False)["compiled"] == 1
-    (toy.parent / "kernel.nbc").unlink()
-    found = _suite.answer("toy", "full", 1, 900.0, cold=False)
-    assert found["compiled"] == 0
+    with _suite.Worker("toy", "full", cold=True) as worker:
+        assert [_suite.answer(worker, 1, 900.0)["compiled"] for _ in range(2)] == [1, 1]
+    with _suite.Worker("toy", "full") as worker:
+        assert worker.ask("run", 1, 900.0)["compiled"] == 1
+        (toy.parent / "kernel.nbc").unlink()
+        assert _suite.answer(worker, 1, 900.0)["compiled"] == 0
+
+
+@pytest.mark.parametrize(("cold", "times"), [(False, 1), (True, 2)])
+def test_a_file_is_imported_once_unless_caches_are_cold(toy, cold, times):
+    (toy / "toy.py").write_text(TOY + '\nwith open(__file__ + ".log", "a") as log:\n    log.write("x")\n', "utf8")
+    with _suite.Worker("toy", "small", cold) as worker:
+        found = [worker.ask("run", number, 900.0)["method"] for number in (0, 6)]
+    assert found == ["kept", "counted"]
+    assert (toy / "toy.py.log").read_text("utf8") == times * "x"
 
 
 def test_a_file_that_cannot_be_imported_is_one_record(toy):

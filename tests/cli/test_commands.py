@@ -232,6 +232,18 @@ def test_report_and_summary_from_the_file_alone(model, tmp_path):
     np.testing.assert_allclose(table[["mean", "low", "high"]], summary[["mean", "low", "high"]])
 
 
+def test_how_scales_are_learnt_can_be_said(folder, tmp_path):
+    words = ["fit", folder / "weight.csv", "-t", "weight", "--folds", 0, "--out", tmp_path / "m.latlin"]
+    for way, said in (("maximise", "scales are fixed at their most probable"), ("integrate", "averaged over")):
+        result = run(*words, "--hyperparameters", way)
+        assert result.exit_code == 0, result.output
+        assert said in " ".join(result.stdout.split())
+    asked = ("--hyperparameters", "maximise", "--out", tmp_path / "f.latlin")
+    assert run("fit", folder / "weight.csv", "--formula", "weight ~ age", *asked).exit_code == 0
+    assert latlin.load(tmp_path / "f.latlin").hyperparameters == "maximise"
+    assert_told(run(*words, "--hyperparameters", "guess"), "hyperparameters must be", "'guess'")
+
+
 def test_compare(folder, tmp_path):
     words = ("--folds", 2, "--prior-scale", 1.0, "--engine", "laplace,gkl", "--out", tmp_path / "c.csv")
     result = run("compare", folder / "outcome.csv", "-t", "outcome", *words)

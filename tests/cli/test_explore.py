@@ -99,6 +99,8 @@ def test_a_curve_follows_its_rows_along_dates(tmp_path, rows):
         assert "the evidence rises no further" in page
     refused = run("smooth", tmp_path / "t.csv", "--target", "level", "--along", "level2")
     assert "no column 'level2'" in refused.stderr
+    refused = run("smooth", tmp_path / "t.csv", "--target", "level", "--along", "level")
+    assert "target and along must be two columns, got 'level' for both" in refused.stderr
 
 
 def test_prices_are_numbers_where_that_is_asked():

@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
 
 def test_fit_says_effects_hyperparameters_and_leave_one_out(folder):
     said = (folder / "said.txt").read_text()
-    for word in ("Intercept", "sd(clinic)", "log evidence", "leave-one-out: elpd", "Saved"):
+    for word in ("Intercept", "sd(clinic)", "log evidence", "leave-one-out: log predictive density", "Saved"):
         assert word in said
     assert latlin.load(folder / "model.latlin").effects()["x"]["mean"] == pytest.approx(1.0, abs=0.3)
 
@@ -96,7 +96,7 @@ def test_the_summary_and_the_page_show_every_term(folder):
     result = run("report", folder / "model.latlin", "--out", folder / "page.html")
     assert result.exit_code == 0, result.output
     page = (folder / "page.html").read_text(encoding="utf8")
-    for word in ("clinic c1", "sd(clinic)", "Rows left out one by one", "<svg"):
+    for word in ("clinic c1", "sd(clinic)", "Leave-one-out: log predictive density", "<svg"):
         assert word in page
     assert "<script" not in page
 

@@ -5,8 +5,8 @@ import pytest
 from scipy.sparse.linalg import aslinearoperator
 
 from latlin import engines, infer, potentials
-from latlin.design import SequentialDesign, finite_differences, wavelet_transform
-from latlin.design.directions import covariance_operator
+from latlin.design import SequentialDesign, directions, finite_differences, wavelet_transform
+from latlin.design.directions import covariance_operator, leading_directions
 
 NOISE = 0.005
 
@@ -43,6 +43,16 @@ def test_suggestions_are_the_leading_eigenvectors(engine):
     operator = covariance_operator(design.posterior.density)
     np.testing.assert_allclose(operator @ block, S @ block, atol=1e-10)
     np.testing.assert_allclose(operator @ block[:, 0], S @ block[:, 0], atol=1e-10)
+
+
+def test_many_directions_are_found_by_products(monkeypatch):
+    design, _ = designed()
+    density = design.posterior.density
+    monkeypatch.setattr(directions, "DENSE", 10)
+    found = leading_directions(density, 3)
+    values, vectors = np.linalg.eigh(density.covariance())
+    np.testing.assert_allclose(np.abs(np.sum(found.T * vectors[:, :-4:-1], axis=0)), 1.0, atol=1e-8)
+    np.testing.assert_allclose(np.diag(found @ density.covariance() @ found.T), values[:-4:-1], rtol=1e-9)
 
 
 def test_information_gain_is_the_fall_of_entropy():

@@ -111,6 +111,8 @@ def test_a_dense_covariance_answers_as_its_matrix():
     rows = rng.standard_normal((3, 4))
     np.testing.assert_allclose(density.project(rows).variance, np.diag(rows @ S @ rows.T))
     at = rng.standard_normal(4)
+    for v in (at, rows.T):
+        np.testing.assert_allclose(density.structure.times(v), S @ v)
     wanted = -0.5 * (at - density.mean) @ np.linalg.solve(S, at - density.mean) - density.entropy + 2.0
     assert density.logpdf(at) == pytest.approx(wanted)
     draws = density.sample(40_000, 0)

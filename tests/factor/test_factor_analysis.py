@@ -56,6 +56,9 @@ def test_a_heywood_case_is_said(wine):
         model = FactorAnalysis(4).fit(wine)
     assert model.heywood_.tolist() == [2]
     assert model.converged_
+    pandas = pytest.importorskip("pandas")
+    with pytest.warns(HeywoodWarning, match=r"feature\(s\) 'c2' "):
+        FactorAnalysis(4).fit(pandas.DataFrame(wine, columns=[f"c{j}" for j in range(wine.shape[1])]))
 
 
 def test_profile_gradient_matches_finite_differences(wine):

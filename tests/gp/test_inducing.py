@@ -16,10 +16,11 @@ from latlin.gp import (
     alternation,
     inducing,
     inducing_model,
+    placement,
 )
-from latlin.gp.alternation import alternate
-from latlin.gp.inducing import place_inputs
+from latlin.gp.alternation import alternate, held_sites
 from latlin.gp.inducing_gradient import gradient_of
+from latlin.gp.placement import place_inputs
 from latlin.gp.search import Journal
 from latlin.gp.setting import Likelihood, Setting
 from latlin.gp.training import sample_rows
@@ -41,6 +42,10 @@ def observed(name, X, seed=0):
     if name == "logit":
         return (rng.random(len(X)) < 1.0 / (1.0 + np.exp(-3.0 * f))).astype(float)
     return rng.poisson(np.exp(f)).astype(float) if name == "poisson" else f + 0.3 * rng.standard_normal(len(X))
+
+
+def alternated(model, *arguments):
+    return alternate(model, held_sites(model), *arguments)
 
 
 def fitter_of(name, X, y, Z, **engine):
@@ -211,7 +216,7 @@ def test_alternation_ends_at_the_optimum_of_the_engine(name):
     setting, fitter = fitter_of(name, X, y, X[:12])
     whole = fitter.fit(setting).posterior
     away = cholesky(1.5 * np.linalg.inv(whole.covariance()))
-    found = alternate(whole.model, 0.7 * whole.mean, away, 1e-7)
+    found = alternated(whole.model, 0.7 * whole.mean, away, 1e-7)
     assert found.converged
     assert 1 < found.n_iter < 12
     assert np.all(np.diff(found.trace) >= -1e-9)
@@ -220,7 +225,7 @@ def test_alternation_ends_at_the_optimum_of_the_engine(name):
     np.testing.assert_allclose(found.covariance(), whole.covariance(), atol=1e-7)
     for mine, theirs in zip(found.sites, whole.sites, strict=True):
         np.testing.assert_allclose(mine, theirs, atol=1e-6)
-    again = alternate(whole.model, found.mean, found.density.structure.precision, 1e-3)
+    again = alternated(whole.model, found.mean, found.density.structure.precision, 1e-3)
     assert again.n_iter == 1
 
 
@@ -234,7 +239,7 @@ def test_what_the_bound_may_gain_yet_is_not_less_than_what_it_gains(name):
     for off in (0.1, 0.02):
         gamma = whole.sites.gamma * rng.uniform(1 - off, 1 + off, 400)
         precision = cholesky(np.eye(12) + rows.T @ (gamma[:, None] * rows))
-        ended = [alternate(whole.model, whole.mean, precision, 0.0, gap, gamma) for gap in (1.0, 1e-2, 1e-4, 1e-6)]
+        ended = [alternated(whole.model, whole.mean, precision, 0.0, gap, gamma) for gap in (1.0, 1e-2, 1e-4, 1e-6)]
         for gap, found in zip((1.0, 1e-2, 1e-4, 1e-6), ended, strict=True):
             assert -1e-9 < whole.log_evidence - found.log_evidence < gap
             assert f"within {gap:.1e} of the optimum" in found.message
@@ -252,12 +257,12 @@ def test_a_start_from_a_tenth_of_the_rows_needs_one_covariance_of_all(name, monk
     _, rest = fitter_of(name, X, y, X[:12])
     whole = rest.fit(setting).posterior
     ten = cholesky(np.eye(12) + 10.0 * (np.linalg.inv(some.covariance()) - np.eye(12)))
-    found = alternate(whole.model, some.mean, ten, 0.0, 0.03)
+    found = alternated(whole.model, some.mean, ten, 0.0, 0.03)
     assert found.n_iter == 1
     assert -1e-9 < whole.log_evidence - found.log_evidence < 0.03
     # a start that says too little in some directions is enough too
     flat = cholesky(np.diag(np.where(np.arange(12) % 3, 1.0, 1e3)))
-    found = alternate(whole.model, np.zeros(12), flat, 0.0, 0.03)
+    found = alternated(whole.model, np.zeros(12), flat, 0.0, 0.03)
     assert -1e-9 < whole.log_evidence - found.log_evidence < 0.03
 
 
@@ -266,11 +271,18 @@ def test_too_small_a_curvature_is_noticed():
     setting, fitter = fitter_of("logit", X, observed("logit", X), X[:12])
     whole = fitter.fit(setting).posterior
     # with far too small a curvature the means go astray, which is noticed
-    assert alternate(whole.model, np.zeros(12), cholesky(0.01 * np.eye(12)), 1e-7, 0.0, np.ones(400)) is None
+    assert (
+        alternate(
+            whole.model, held_sites(whole.model), np.zeros(12), cholesky(0.01 * np.eye(12)), 1e-7, 0.0, np.ones(400)
+        )
+        is None
+    )
     # one that is not said to belong to the sites is replaced by theirs first
     tenth = cholesky(np.eye(12) + 0.1 * (np.linalg.inv(whole.covariance()) - np.eye(12)))
-    assert alternate(whole.model, np.zeros(12), tenth, 1e-7, 0.0, 0.1 * whole.sites.gamma) is None
-    assert alternate(whole.model, np.zeros(12), tenth, 1e-7).log_evidence == pytest.approx(whole.log_evidence, abs=1e-9)
+    assert alternated(whole.model, np.zeros(12), tenth, 1e-7, 0.0, 0.1 * whole.sites.gamma) is None
+    assert alternated(whole.model, np.zeros(12), tenth, 1e-7).log_evidence == pytest.approx(
+        whole.log_evidence, abs=1e-9
+    )
 
 
 def test_learning_comes_near_the_exact_process():
@@ -457,9 +469,30 @@ def test_parameters_are_learnt_from_a_sample_and_the_posterior_from_all_rows(mon
     assert again.posterior.log_evidence == pytest.approx(latent.posterior.log_evidence, abs=1e-6)
     monkeypatch.setattr(inducing, "LADDER", ((300, 10), (900, 20)))
     monkeypatch.setattr(inducing, "LEARNING_POINTS", 20)
+    monkeypatch.setattr(inducing, "MANY", 900)
+    monkeypatch.setattr(inducing, "UNEXPLAINED", 0.0)
     fewer = GaussianProcessClassifier(approximation=Inducing(30, learning_rows=1200), **options).fit(X, y)
-    assert "30 inducing points; parameters learnt with 20 points from 1200 of 3000 rows" in fewer.messages_[0]
+    said = "30 inducing points; parameters learnt with at most 20 points from 1200 of 3000 rows"
+    assert said in fewer.messages_[0]
     assert fewer.log_evidence_ == pytest.approx(whole.log_evidence_, abs=5.0)
+
+
+def test_points_that_explain_nothing_more_are_left_out(monkeypatch):
+    """The bound loses what was allowed at most, about; with nothing allowed all points are taken."""
+    monkeypatch.setattr(inducing, "LADDER", ((300, 10), (600, 40)))
+    monkeypatch.setattr(inducing, "MANY", 600)
+    X = np.random.default_rng(0).uniform(-2, 2, (1500, 2))
+    options = {"kernel": ConstantKernel(4.0) * RBF([2.0, 2.0]), "random_state": 0, "optimizer": None}
+    bounds, counts = {}, {}
+    for nats in (1.0, 0.1, 0.0):
+        monkeypatch.setattr(inducing, "UNEXPLAINED", nats)
+        model = GaussianProcessClassifier(approximation=Inducing(90, learning_rows=600), **options)
+        model.fit(X, observed("logit", X))
+        bounds[nats], counts[nats] = model.log_evidence_, len(model.inducing_inputs_)
+        assert f"{counts[nats]} inducing points explain all rows" in model.messages_[0]
+    assert counts[1.0] < counts[0.1] < counts[0.0] < 90
+    for nats in (1.0, 0.1):
+        assert 0.1 * nats < bounds[0.0] - bounds[nats] < 1.5 * nats
 
 
 def test_the_best_fit_of_a_sample_is_not_made_again(monkeypatch):
@@ -473,6 +506,8 @@ def test_the_best_fit_of_a_sample_is_not_made_again(monkeypatch):
     monkeypatch.setattr(inducing, "fit_inducing", noted)
     monkeypatch.setattr(inducing, "LADDER", ((300, 10),))
     monkeypatch.setattr(inducing, "LEARNING_POINTS", 10)
+    monkeypatch.setattr(inducing, "MANY", 300)
+    monkeypatch.setattr(inducing, "IMPRECISE", 0.0)
     X = np.random.default_rng(0).uniform(-2, 2, (1500, 2))
     options = {"kernel": ConstantKernel(1.0) * RBF([1.0, 1.0]), "random_state": 0, "hyperparameters": "maximise"}
     model = GaussianProcessClassifier(approximation=Inducing(15, learning_rows=700), **options)
@@ -484,7 +519,7 @@ def test_the_best_fit_of_a_sample_is_not_made_again(monkeypatch):
 def test_rows_that_are_least_explained_are_the_same_by_one_call_of_the_kernel_and_by_many(monkeypatch):
     X = np.random.default_rng(0).standard_normal((300, 3))
     kernel = ConstantKernel(2.0) * RBF([0.7, 1.0, 2.0])
-    at_once = inducing.conditional_variance_order(kernel, X, 40)
+    at_once = placement.conditional_variance_order(kernel, X, 40)
     # the conditional variances by brute force
     left, chosen = kernel.diag(X), []
     for _ in range(40):
@@ -492,8 +527,8 @@ def test_rows_that_are_least_explained_are_the_same_by_one_call_of_the_kernel_an
         K = kernel(X[chosen])
         left = kernel.diag(X) - np.einsum("mn,mn->n", kernel(X[chosen], X), np.linalg.solve(K, kernel(X[chosen], X)))
     np.testing.assert_array_equal(at_once, chosen)
-    monkeypatch.setattr(inducing, "PAIRS", 0)
-    np.testing.assert_array_equal(inducing.conditional_variance_order(kernel, X, 40), chosen)
+    monkeypatch.setattr(placement, "PAIRS", 0)
+    np.testing.assert_array_equal(placement.conditional_variance_order(kernel, X, 40), chosen)
 
 
 def test_an_interrupted_search_goes_on(tmp_path, monkeypatch):

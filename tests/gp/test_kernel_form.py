@@ -6,7 +6,7 @@ from scipy import sparse
 
 from gp_problems import KERNEL, inputs, targets
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer, potentials
-from latlin.inference.forms.choice import site_form
+from latlin.inference.engine import site_form
 from latlin.inference.forms.dense import KernelForm, _proper
 from latlin.inference.forms.prior import gaussian_part
 from latlin.inference.forms.projections import stacked_rows, stacked_sites

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import betaln, digamma, gammaln, polygamma
 
 from latlin.hyper import Evaluation, Hyperparameter, Space, integrate, maximise
-from latlin.hyper.marginals import Axes, axes_at
+from latlin.hyper.axes import Axes, axes_at
 from latlin.hyper.optimum import find_optimum, hessian_at
 from latlin.hyper.rules import _choose_informative
 from latlin.hyper.space import Objective
@@ -224,6 +224,38 @@ def test_a_density_that_the_ends_cut_off_is_said():
     learnt = integrate(space, lambda v, *_: Evaluation(v["x"], {"x": 1.0}, None))
     assert learnt.table["x"]["at_bound"] == "upper"
     assert learnt.caution[0] == "wrong"
+
+
+def test_what_lies_beyond_an_end_decides_whether_it_is_said():
+    """Half Cauchy tails beyond 30 and 300: 2.1 and 0.21 per cent; beyond 3: 20 per cent."""
+    found = {}
+    for end in (3.0, 30.0, 300.0):
+        space = Space([Hyperparameter("x", 1.0, HalfCauchy(1.0), bounds=(1e-9, end))])
+        found[end] = integrate(space, lambda v, *_: Evaluation(0.0, {"x": 0.0}, None))
+    assert found[3.0].table.at_bound == ("x",)
+    percent = int(found[3.0].message.split("about ")[1].split(" %")[0])
+    assert abs(percent - 20) <= 8
+    assert found[3.0].caution[0] == "wrong"
+    assert [found[end].caution for end in (30.0, 300.0)] == [None, None]
+
+
+def test_marginals_of_a_bent_density_have_its_symmetry():
+    """Two numbers of which only the sum of the squares is known: an arc that reaches to both ends."""
+
+    def arc(values, before, slopes):
+        total = values["a"] ** 2 + values["b"] ** 2
+        pull = {name: -64.0 * np.log(total) * values[name] / total for name in ("a", "b")}
+        return Evaluation(-16.0 * np.log(total) ** 2, pull, None)
+
+    space = Space([Hyperparameter(name, start, HalfNormal(2.0)) for name, start in (("a", 0.6), ("b", 0.8))])
+    marginals = integrate(space, arc, method="lattice").table.marginals
+    x = np.linspace(0.0, 2.0, 801)[1:]
+    size = np.log(x[:, None] ** 2 + x**2)
+    mass = np.exp(-16.0 * size**2 - 0.125 * np.exp(size)).sum(axis=1)
+    levels = np.array([0.05, 0.5, 0.95])
+    right = np.interp(levels, np.cumsum(mass) / mass.sum(), x)
+    for marginal in marginals.values():
+        np.testing.assert_allclose(marginal.quantile(levels), right, atol=0.03)
 
 
 def test_walls_are_turned_back_from():

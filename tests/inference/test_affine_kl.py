@@ -22,7 +22,7 @@ from latlin.engines import AffineKL
 from latlin.inference.affine.bound import AffineBound
 from latlin.inference.affine.engine import AUTO
 from latlin.inference.affine.start import best_starts, cumulants
-from latlin.inference.forms.choice import site_form
+from latlin.inference.engine import site_form
 from reference import brute_force, log_joint
 
 rng = np.random.default_rng(11)

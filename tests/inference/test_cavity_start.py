@@ -5,7 +5,7 @@ import pytest
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer
 from latlin import potentials as P
-from latlin.inference.forms.choice import site_form
+from latlin.inference.engine import site_form
 from latlin.inference.gaussian_kl import full, sites
 from latlin.inference.gaussian_kl.sites import _mean_variance, cavity_start, starts_from_cavity
 

@@ -3,7 +3,9 @@ import pytest
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer
 from latlin.engines import ExpectationPropagation, GaussianKL
-from latlin.potentials import Gaussian, Logit, Poisson
+from latlin.inference.diagnosis import correction
+from latlin.inference.diagnosis.correction import correct_marginals
+from latlin.potentials import Gaussian, Logit, Poisson, StudentT
 from reference import grid, log_joint
 
 
@@ -36,7 +38,7 @@ def test_moments_against_a_grid(family, n, sd_error, mean_error):
     post = infer(model, GaussianKL(tol=1e-9))
     rows = np.array([[1.0, 0.0], [0.0, 1.0], [0.7, 2.0]])
     mean, variance, skewness = cumulants(model, post, rows)
-    found, plain = post.corrected_marginals(rows), post.project(rows)
+    found, plain = correct_marginals(model, post.density, rows), post.project(rows)
     sd = np.sqrt(variance)
     wrong, before = np.abs(found.std / sd - 1).max(), np.abs(plain.std / sd - 1).max()
     assert wrong < sd_error
@@ -51,7 +53,7 @@ def test_error_falls_by_the_order_of_the_data():
         model = problem("logit", n)
         post = infer(model, GaussianKL(tol=1e-10))
         mean, variance, _ = cumulants(model, post, np.eye(2))
-        found = post.corrected_marginals()
+        found = correct_marginals(model, post.density, np.eye(2))
         moved = np.abs(post.mean - mean).max() / np.abs(found.mean - mean).max()
         errors.append((np.abs(found.variance / variance - 1).max(), moved))
     # eight times the data: an error of the order n⁻² where the Gaussian's is n⁻¹
@@ -91,8 +93,38 @@ def test_propagated_moments_against_a_grid(family):
     moved, first = np.abs(found.mean - mean) / sd, np.abs(plain.mean - mean) / sd
     assert moved.max() < 0.5 * first.max()
     np.testing.assert_allclose(found.skewness, skewness, atol=0.3 * np.abs(skewness).max())
-    other = infer(model, GaussianKL(tol=1e-9)).corrected_marginals(rows)
-    assert wrong < np.abs(other.std / sd - 1).max()
+    optimum = infer(model, GaussianKL(tol=1e-9))
+    in_place = correct_marginals(model, optimum.density, rows)
+    assert wrong < np.abs(in_place.std / sd - 1).max()
+    # Gaussian KL goes on to the same fixed point
+    other = optimum.corrected_marginals(rows)
+    np.testing.assert_allclose([other.mean, other.std], [found.mean, found.std], rtol=1e-4)
+
+
+def test_sites_that_are_not_log_concave_are_corrected_in_their_place():
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((80, 2))
+    sites = StudentT(4.0, rows @ [1.0, -0.5] + 0.5 * rng.standard_t(4.0, 80), 0.5)
+    model = LatentLinearModel([GaussianFactor(cov=9.0), SiteFactor(rows, sites)])
+    post = infer(model, GaussianKL(tol=1e-9))
+    found, in_place = post.corrected_marginals(), correct_marginals(model, post.density, np.eye(2))
+    np.testing.assert_array_equal(found.variance, in_place.variance)
+    _, variance, _ = cumulants(model, post, np.eye(2))
+    wrong, before = (np.abs(np.log(v / variance)).max() for v in (found.variance, post.variance))
+    assert wrong < 0.5 * before
+
+
+def test_a_sum_over_triples_of_coordinates_is_that_over_pairs_of_sites(monkeypatch):
+    rng = np.random.default_rng(2)
+    H, A, d = rng.standard_normal((12, 3)), rng.standard_normal((3, 12)), rng.standard_normal(12)
+    squares = (H @ A) ** 2
+    monkeypatch.setattr(correction, "PAIRS", 30)
+    # 9 < 12: by triples; of the first seven by pairs
+    for n in (12, 7):
+        change, cubes = correction._pair_sums(H[:n], A[:, :n], d[:n])
+        C = (H @ A)[:n, :n]
+        np.testing.assert_allclose(change, 0.5 * d[:n, None] * (squares[:n, :n] @ (d[:n, None] * A.T[:n])), rtol=1e-12)
+        np.testing.assert_allclose(cubes, C**3 @ d[:n], rtol=1e-12, atol=1e-13)
 
 
 def test_one_site_is_exact_by_propagation():

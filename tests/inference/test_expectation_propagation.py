@@ -5,8 +5,8 @@ from scipy.stats import norm
 
 from latlin import ConvergenceWarning, GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.engines import ExpectationPropagation
+from latlin.inference.engine import site_form
 from latlin.inference.ep.double_loop import iterate_double_loop
-from latlin.inference.forms.choice import site_form
 from latlin.inference.forms.sites import SiteParameters
 from latlin.numerics.ascent import Rules
 from latlin.potentials.gaussian import Gaussian

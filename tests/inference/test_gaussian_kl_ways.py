@@ -12,8 +12,8 @@ from latlin import GaussianFactor, LatentLinearModel, SiteFactor, engines, infer
 from latlin.distributed.blocks import LocalBlocks
 from latlin.inference import engine as engine_room
 from latlin.inference.blocks import BlockModel, Observed
+from latlin.inference.engine import sum_form
 from latlin.inference.evidence.gradient import evidence_gradient
-from latlin.inference.forms.choice import sum_form
 from latlin.inference.forms.sums import BROAD
 from latlin.inference.gaussian_kl import sums
 from latlin.inference.gaussian_kl.full import TALL, BySites, BySumsFirst, choose_algorithm

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
-from latlin.inference.forms.choice import site_form
+from latlin.inference.engine import site_form
 from latlin.inference.forms.dense import KernelForm
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.gaussian_kl import sites

@@ -15,8 +15,8 @@ from scipy.linalg import null_space
 import latlin
 from latlin import Constraint, GaussianFactor, LatentLinearModel, SiteFactor, compare, engines, infer, potentials
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
+from latlin.inference.engine import site_form
 from latlin.inference.evidence.gradient import PrecisionSlopes, evidence_gradient, precision_slope
-from latlin.inference.forms.choice import site_form
 from latlin.inference.forms.dense import inherit_parameters
 from latlin.inference.gaussian_kl.full import BySites
 

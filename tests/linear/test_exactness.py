@@ -9,7 +9,7 @@ from sklearn.linear_model import BayesianRidge, LogisticRegression
 from sklearn.utils.fixes import parse_version
 
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
-from latlin.linear._exact import spectrum
+from latlin.linear._fitting import spectrum
 from latlin.priors import Flat
 from linear_data import responses
 

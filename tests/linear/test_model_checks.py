@@ -51,6 +51,9 @@ def test_separation_and_leakage_are_named():
     y = X["age"] + rng.standard_normal(120)
     leaked = BayesianLinearRegression().fit(X.assign(total=2.0 * y), y)
     assert "'total' copies the target" in str(leaked.checks_)
+    exact = BayesianLinearRegression().fit(X.assign(total=1.8 * y + 32.0), y)
+    assert [check.name for check in exact.checks_.failed] == ["leakage", "hyperparameters"]
+    assert "integrate" not in exact.checks_.failed[1].remedy  # that is what it does
 
 
 def test_collapsed_relevances_are_named():
@@ -62,6 +65,18 @@ def test_collapsed_relevances_are_named():
     assert "prior_scale of 'dose' runs to the lower end" in each
     assert "prior_scale[" not in each
     assert BayesianLinearRegression(prior_scale=1.0).fit(X, y).checks_.verdict == "fits"
+
+
+def test_what_makes_an_approximation_rough_says_nothing_against_the_model():
+    rng = np.random.default_rng(1)
+    few = rng.standard_normal((12, 3))
+    model = BayesianLogisticRegression(hyperparameters="maximise").fit(few, few[:, 0] + rng.standard_normal(12) > 0)
+    assert model.posterior_.caution[0] == "rough"
+    (check,) = [check for check in model.checks_.checks if check.name == "hyperparameters"]
+    assert check.is_caution
+    assert "would make the sd of" in check.sentence
+    assert "--hyperparameters integrate" in check.remedy
+    assert model.checks_.verdict == "fits"
 
 
 def test_overdispersed_counts_do_not_fit():

@@ -15,15 +15,17 @@ def rng():
     return np.random.default_rng(0)
 
 
+@pytest.mark.parametrize(("kind", "letter", "digits"), [(np.float64, "d", 1e-12), (np.float32, "s", 1e-4)])
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (7, 3), (3, 7), (200, 33)])
-def test_the_digits_are_those_of_the_wrappers(n, d, rng):
-    rows, total = rng.standard_normal((n, d)), np.asfortranarray(np.triu(rng.standard_normal((d, d))))
-    expected = blas.dsyrk(1.0, rows.T, beta=1.0, c=total)
+def test_the_digits_are_those_of_the_wrappers(n, d, kind, letter, digits, rng):
+    rows = rng.standard_normal((n, d)).astype(kind)
+    total = np.asfortranarray(np.triu(rng.standard_normal((d, d))), kind)
+    expected = getattr(blas, f"{letter}syrk")(1.0, rows.T, beta=1.0, c=total)
     add_gram(rows, total)
     np.testing.assert_array_equal(np.triu(total), np.triu(expected))
-    upper = np.asfortranarray(rng.standard_normal((d, d)))
-    expected = blas.dtrmm(1.0, upper, rows.T, lower=0, trans_a=1).T
-    np.testing.assert_allclose(expected, rows @ np.triu(upper), rtol=1e-12, atol=1e-12)
+    upper = np.asfortranarray(rng.standard_normal((d, d)), kind)
+    expected = getattr(blas, f"{letter}trmm")(1.0, upper, rows.T, lower=0, trans_a=1).T
+    np.testing.assert_allclose(expected, rows @ np.triu(upper), rtol=digits, atol=digits)
     times_upper(rows, upper)
     np.testing.assert_array_equal(rows, expected)
 

@@ -5,8 +5,8 @@ import pytest
 from scipy import sparse
 
 from latlin.numerics.arrays import summable
-from latlin.numerics.ascent import mix
-from latlin.numerics.optimise import backtrack, solve_columns
+from latlin.numerics.ascent import backtrack, mix
+from latlin.numerics.optimise import solve_columns
 from latlin.numerics.rng import generator
 
 

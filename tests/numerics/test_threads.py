@@ -15,6 +15,10 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.densities.structured.rows import SparseRows, one_pool
 from latlin.engines import GaussianKL
+from latlin.hyper import rules
+from latlin.hyper.space import Space
+from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
+from latlin.linear._fitting import Spectrum
 from latlin.numerics import threads
 from latlin.numerics.threads import one_blas_thread, one_thread, run_together, share_out, thread_count, threads_for
 
@@ -126,6 +130,42 @@ def test_fits_with_short_products_keep_blas_to_one_thread(rows, columns, limited
     assert seen == [{1} if limited else two_threads]
 
 
+@pytest.mark.parametrize("estimator", [BayesianLogisticRegression(), BayesianLogisticRegression(multi_class="softmax")])
+def test_regressions_with_short_products_keep_blas_to_one_thread(estimator, two_threads, monkeypatch):
+    seen = set()
+    before = Space.values
+
+    def watched(self, u):
+        seen.update(blas_threads())
+        return before(self, u)
+
+    monkeypatch.setattr(Space, "values", watched)
+    X = np.random.default_rng(1).standard_normal((60, 3))
+    estimator.fit(X, np.digitize(X[:, 0], [0.0]))
+    assert seen == {1}
+    assert blas_threads() == two_threads
+
+
+def test_an_integral_over_closed_forms_keeps_blas_to_one_thread(two_threads, monkeypatch):
+    seen = set()
+    before, summary = Spectrum.log_evidence, rules._interpolated
+
+    def watched(self, *scales):
+        seen.update({("evidence", count) for count in blas_threads()})
+        return before(self, *scales)
+
+    def watched_summary(*known):
+        seen.update({("interpolation", count) for count in blas_threads()})
+        return summary(*known)
+
+    monkeypatch.setattr(Spectrum, "log_evidence", watched)
+    monkeypatch.setattr(rules, "_interpolated", watched_summary)
+    X, noise = np.random.default_rng(1).standard_normal((2, 60, 3))
+    BayesianLinearRegression().fit(X, X[:, 0] + noise[:, 1])
+    assert seen == {("evidence", 1), ("interpolation", 1)}
+    assert blas_threads() == two_threads
+
+
 def test_limits_that_overlap_end_with_the_last(two_threads):
     first, second = one_blas_thread(), one_blas_thread()
     first.__enter__()
@@ -133,6 +173,29 @@ def test_limits_that_overlap_end_with_the_last(two_threads):
     first.__exit__(None, None, None)
     assert blas_threads() == {1}
     second.__exit__(None, None, None)
+    assert blas_threads() == two_threads
+
+
+def test_limits_of_two_threads_end_with_the_last(two_threads):
+    with ThreadPoolExecutor(1) as pool:
+        here, there = one_blas_thread(), one_blas_thread()
+        here.__enter__()
+        pool.submit(there.__enter__).result()
+        here.__exit__(None, None, None)
+        assert blas_threads() == {1}
+        pool.submit(there.__exit__, None, None, None).result()
+    assert blas_threads() == two_threads
+
+
+def test_a_thread_that_is_not_the_first_limits_too(two_threads):
+    def limited():
+        with one_blas_thread():
+            return blas_threads()
+
+    with one_blas_thread():
+        pass
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(limited).result() == {1}
     assert blas_threads() == two_threads
 
 

@@ -1,9 +1,12 @@
 """What is said of hierarchical and additive models: clear effects, groups, predictions, verdicts."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from latlin import potentials
 from latlin.additive import AdditiveModel
 from latlin.report import additive, write_report
 from latlin.report.additive import AdditiveFacts, describe_additive
@@ -47,6 +50,17 @@ def test_a_single_term_has_no_others_beside_it(plain):
     row = model.effects()["x"]
     size = f"by {row['mean']:.2g} per unit, 90 %: {row['low']:.2g} to {row['high']:.2g}"
     assert describe_additive(model, plain[0]).conclusion()[0] == f"y rises with x ({size})."
+
+
+@pytest.mark.parametrize(("units", "step"), [(10.0, 0.1), (0.001, 1000.0)])
+def test_effects_are_of_a_change_that_the_rows_show(plain, units, step):
+    """A unit may be more than all rows span, or next to nothing."""
+    frame = plain[0].assign(x=plain[0]["x"] / np.ptp(plain[0]["x"]) * 4.0 / units)
+    model = AdditiveModel("y ~ x", hyperparameters="maximise").fit(frame)
+    row = {end: step * value for end, value in model.effects()["x"].items() if end != "name"}
+    size = f"by {row['mean']:.2g} per {step:g}, 90 %: {row['low']:.2g} to {row['high']:.2g}"
+    assert describe_additive(model, frame).conclusion()[0] == f"y rises with x ({size})."
+    assert describe_additive(model).conclusion()[0] == f"y rises with x ({size})."
 
 
 def test_the_joint_probability_is_that_of_the_coefficients(plain):
@@ -143,3 +157,29 @@ def test_a_curve_is_said_to_change_or_not():
     frame["wave"], frame["level"] = np.sin(frame["t"]) + 0.3 * rng.normal(size=N), rng.normal(size=N)
     for name, words in (("wave", "s(t) is highest near 7."), ("level", "a level line lies within the band")):
         assert words in describe_additive(AdditiveModel(f"{name} ~ s(t)").fit(frame)).sentences[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "potential"),
+    [
+        ("poisson", potentials.Poisson(0.0)),
+        ("hurdle-poisson", potentials.Hurdle(potentials.Poisson(0.0), 0.3)),
+        ("bernoulli", potentials.Logit(1.0)),
+        ("gamma", potentials.Gamma(1.0, 2.0)),
+        ("laplace", potentials.Laplace(0.0)),
+    ],
+)
+def test_a_family_is_said_and_checked_alike_by_its_name_and_by_its_potential(name, potential):
+    rng = np.random.default_rng(3)
+    left_out = SimpleNamespace(pit=rng.random(60), pointwise=np.log(rng.uniform(0.2, 0.9, 60)))
+    one, other = (SimpleNamespace(family=family, formula="n ~ x") for family in (name, potential))
+    assert additive._held_out(one, left_out) == additive._held_out(other, left_out)
+    assert additive.response_words(one) == additive.response_words(other)
+
+
+def test_ordered_classes_are_checked_within_their_steps():
+    # the middle of the step of three classes of one third: even only where it is spread over the step
+    pit = np.repeat([1.0, 3.0, 5.0], 40) / 6.0
+    left_out = SimpleNamespace(pit=pit, pointwise=np.full(120, np.log(1.0 / 3.0)))
+    (check,) = additive._held_out(SimpleNamespace(family="ordinal", formula="n ~ x"), left_out)
+    assert check.passed

@@ -120,6 +120,18 @@ def test_exposures_are_part_of_the_baseline():
     assert seen.baseline == pytest.approx(expected.mean(), abs=0.03)
 
 
+def test_what_exposures_and_trials_explain_is_not_counted_for_the_features():
+    rng = np.random.default_rng(0)
+    X, days = rng.standard_normal((80, 1)), rng.integers(1, 100, 80)
+    model = BayesianPoissonRegression(prior_scale=1.0, engine="laplace")
+    counts = rng.poisson(2.0 * days)  # the feature tells nothing
+    assert 1.0 - np.var(counts - 2.0 * days) / counts.var() > 0.9
+    assert -0.5 < assess(model, X, counts, folds=2, offset=np.log(days)).scores["R²"] < 0.2
+    wins = np.column_stack([rng.binomial(days, 0.5), days])
+    model = BayesianBinomialRegression(prior_scale=2.0, engine="laplace")
+    assert -0.5 < assess(model, X, wins, folds=2).scores["R²"] < 0.2
+
+
 def test_successes_are_predicted_among_their_trials():
     rng = np.random.default_rng(0)
     X, trials = rng.standard_normal((80, 1)), rng.integers(5, 30, 80)

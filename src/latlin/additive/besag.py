@@ -322,10 +322,11 @@ def _known(term: Besag | BYM2, frame: Any, around: Surroundings) -> Graph:
     graph = _matched(graph_of(given), column(frame, term.column))
     codes = codes_of(column(frame, term.column), graph.labels, f"column {term.column!r}")
     if np.any(codes < 0):
-        missing = column(frame, term.column)[codes < 0]
+        missing, nodes = column(frame, term.column)[codes < 0].tolist(), graph.labels.tolist()
         raise ValueError(
-            f"column {term.column!r} holds {len(set(missing.tolist()))} areas that the graph does not have, "
-            f"such as {missing[0]!r}"
+            f"column {term.column!r} holds {len(set(missing))} areas that the graph does not have, such as "
+            f"{missing[0]!r}; the graph has {', '.join(map(repr, nodes[:3]))}{', …' * (len(nodes) > 3)}, {nodes[-1]!r} "
+            "(the nodes of a matrix are 0, 1, 2, …: a data frame with the labels as its index names them)"
         )
     return graph
 

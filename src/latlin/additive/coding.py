@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from latlin.numerics.stored import storable, storable_as
 COMPLETE = {"na_action": "raise"}
 #: marks by which formulaic shows a place in colours
 COLOURS = re.compile("\\x1b\\[[0-9;]*m|[⧛⧚]")
+#: labels that formulaic does not know
+LABELS = re.compile(r"\{(.*)\}", re.DOTALL)
 
 
 class TableCoding(ABC):
@@ -221,8 +224,18 @@ def wilkinson(formula: str, frame: Any) -> Wilkinson:
 
 def _evaluated(formula: str, evaluate: Callable[[], Any]) -> Any:
     """The columns of a formula on a table; the errors of formulaic in one sentence."""
+    from formulaic.errors import DataMismatchWarning
+
     try:
-        return evaluate()
+        with warnings.catch_warnings():
+            # labels without a coefficient, which would become rows of zeros
+            warnings.simplefilter("error", DataMismatchWarning)
+            return evaluate()
+    except DataMismatchWarning as error:
+        strange = LABELS.search(str(error))
+        raise ValueError(
+            f"the formula part {formula!r} meets labels that have no coefficient: {strange[1] if strange else error}"
+        ) from error
     except Exception as error:
         words = " ".join(COLOURS.sub("", str(error)).split())
         raise ValueError(f"the formula part {formula!r} cannot be evaluated: {words}") from error
@@ -272,6 +285,9 @@ def _table(frame: Any, sources: tuple[str, ...]) -> Any:
         for name in sources:
             visible(f"column {name!r}", column(frame, name))
         table = frame[[name_of(frame, name) for name in sources]].reset_index(drop=True).set_axis([*sources], axis=1)
+        # categories that no row has would get coefficients of their own
+        labelled = [name for name in sources if isinstance(table[name].dtype, pandas.CategoricalDtype)]
+        table = table.assign(**{name: table[name].cat.remove_unused_categories() for name in labelled})
     else:
         table = pandas.DataFrame({name: column(frame, name) for name in sources}, index=range(n_rows(frame)))
     gaps = table.isna().sum()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from numbers import Real
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import ndtr
+from scipy.special import betaincinv, gammaincinv, ndtr
 
 from latlin.additive.ar1 import AR1Part
 from latlin.additive.by import CopiedPart, MultipliedPart
@@ -24,6 +24,7 @@ from latlin.additive.places import Line, Splines
 from latlin.additive.predict import PredictedComponent, PredictorMoments
 from latlin.additive.smooth import SmoothPart
 from latlin.additive.term import Part
+from latlin.hyper.marginals import HyperparameterTable
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 
@@ -228,17 +229,51 @@ COMPONENT_COLUMNS = ("mean", "sd", "low", "high")
 
 
 def components(
-    fits: Sequence[PredictedComponent], parts: tuple[Part, ...], family: ResponseFamily, mean: float, coverage: float
+    fits: Sequence[PredictedComponent],
+    parts: tuple[Part, ...],
+    family: ResponseFamily,
+    mean: float,
+    coverage: float,
+    learnt: HyperparameterTable,
 ) -> Effects:
-    """Variances by name, then the shares of terms in the total: slopes count with their group."""
+    """Variances by name, correlations, then the shares of terms in the total: slopes count with their group.
+
+    A variance has the interval of its standard deviation, squared; what has no marginal density of its own that of a
+    gamma or a beta density with its mean and standard deviation.
+    """
     share = np.array([fit.share for fit in fits])
     table = [_variances(fit.values, parts, family, mean) for fit in fits]
     added = [{**_added(fit.values, parts, row), **_rest(row)} for fit, row in zip(fits, table, strict=True)]
-    rows = [_weighted(f"var({n})", np.array([row[n] for row in table]), share, coverage) for n in table[0]]
-    for name in added[0]:
-        whole = np.array([row[name] / sum(row.values()) for row in added])
-        rows.append(_weighted(f"share({name})", whole, share, coverage))
+    columns = {f"var({n})": np.array([row[n] for row in table]) for n in table[0]} | _correlations(fits, parts)
+    columns |= {f"share({n})": np.array([row[n] / sum(row.values()) for row in added]) for n in added[0]}
+    marginals = learnt.marginals if learnt.manner == "integrated" else {}
+    known = _intervals(parts, family, marginals, 0.5 + 0.5 * coverage * np.array([-1.0, 1.0]))
+    rows = [_weighted(name, column, share, coverage, known.get(name)) for name, column in columns.items()]
     return Effects(rows, coverage, "variance components", columns=COMPONENT_COLUMNS)
+
+
+def share_of_group(
+    fits: Sequence[PredictedComponent], parts: tuple[Part, ...], family: ResponseFamily, mean: float, group: str
+) -> float:
+    """The mean share of a group in the variance of groups and noise; fields are no part of it, nor are coefficients."""
+    total = 0.0
+    for fit in fits:
+        added = {part.label: part.variance(fit.values) for part in parts if isinstance(part, GroupPart)}
+        rest = _rest(_variances(fit.values, parts, family, mean))
+        total += fit.share * added[group] / sum((added | rest).values())
+    return total
+
+
+def _correlations(fits: Sequence[PredictedComponent], parts: tuple[Part, ...]) -> dict[str, Array]:
+    """Correlations of the effects of one level, by name; hyperparameters of more than two effects are partial ones."""
+    found = {}
+    for part in parts:
+        if isinstance(part, GroupPart) and part.correlations:
+            tables = np.array([part.covariance(fit.values) for fit in fits])
+            sd = np.sqrt(np.diagonal(tables, axis1=1, axis2=2))
+            for i, j in zip(*np.tril_indices(len(part.effects), -1), strict=True):
+                found[f"cor({part.effects[j]}, {part.effects[i]})"] = tables[:, i, j] / (sd[:, i] * sd[:, j])
+    return found
 
 
 def _variances(
@@ -271,14 +306,40 @@ def _rest(variances: dict[str, float]) -> dict[str, float]:
     return {name: value for name, value in variances.items() if name == "residual"}
 
 
-def _weighted(name: str, values: Array, share: Array, coverage: float) -> dict[str, float | str]:
-    """Mean, sd and interval of numbers with weights."""
+def _intervals(
+    parts: tuple[Part, ...], family: ResponseFamily, marginals: Mapping[str, Any], levels: Array
+) -> dict[str, Array]:
+    """Ends of the intervals of variances and correlations that are functions of one hyperparameter, by name."""
+    sds = {"residual": "sigma"} if family.template.gaussian and family.link == "identity" else {}
+    found = {}
+    for part in parts:
+        if isinstance(part, GroupPart):
+            sds |= {effect: sd.name for effect, sd in zip(part.effects, part.sds, strict=True)}
+            if len(part.correlations) == 1 and part.correlations[0].name in marginals:
+                ends = marginals[part.correlations[0].name].quantile(levels)
+                found[f"cor({part.effects[0]}, {part.effects[1]})"] = ends
+        else:
+            own = [hyper.name for hyper in part.hyperparameters if hyper.name.startswith("sd(")]
+            sds |= {part.label: own[0]} if own else {}
+    return found | {f"var({n})": marginals[sd].quantile(levels) ** 2 for n, sd in sds.items() if sd in marginals}
+
+
+def _weighted(name: str, values: Array, share: Array, coverage: float, ends: Array | None) -> dict[str, float | str]:
+    """Mean, sd and interval of numbers with weights; of shares and correlations by a beta density, else by a gamma."""
     mean = float(share @ values)
-    order = np.argsort(values)
-    level = np.cumsum(share[order]) - 0.5 * share[order]
-    low, high = np.interp([0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage], level, values[order])
     sd = float(np.sqrt(max(float(share @ (values - mean) ** 2), 0.0)))
-    return {"name": name, "mean": mean, "sd": sd, "low": float(low), "high": float(high)}
+    if sd <= 1e-12 * abs(mean):
+        ends = np.array([mean, mean])
+    elif ends is None:
+        levels = 0.5 + 0.5 * coverage * np.array([-1.0, 1.0])
+        if name.startswith("var("):
+            ends = gammaincinv((mean / sd) ** 2, levels) * sd**2 / mean
+        else:
+            low = -1.0 if name.startswith("cor(") else 0.0
+            middle, spread = (mean - low) / (1.0 - low), sd / (1.0 - low)
+            count = max(middle * (1.0 - middle) / spread**2 - 1.0, 1e-3)
+            ends = low + (1.0 - low) * betaincinv(middle * count, (1.0 - middle) * count, levels)
+    return {"name": name, "mean": mean, "sd": sd, "low": float(ends[0]), "high": float(ends[1])}
 
 
 def gaussian_quantiles(

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -351,7 +352,9 @@ def family_of(given: Any) -> ResponseFamily:
         return _like(given)
     found = FAMILIES.get(ALIASES.get(str(given), str(given)))
     if found is None:
-        raise ValueError(f"family must be one of {', '.join(FAMILIES)}, or a potential, got {given!r:.80}")
+        near = get_close_matches(str(given).lower().replace("_", "-"), [*FAMILIES, *ALIASES], 1, 0.85)
+        hint = f": write {near[0]!r}" if near else ""
+        raise ValueError(f"family must be one of {', '.join(FAMILIES)}, or a potential, got {given!r:.80}{hint}")
     return found
 
 

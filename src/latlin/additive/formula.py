@@ -10,10 +10,12 @@ import ast
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 from latlin.additive.ar1 import AR1
 from latlin.additive.besag import BYM2, Besag
+from latlin.additive.expression import CODINGS, FUNCTIONS
 from latlin.additive.fixed import Fixed
 from latlin.additive.frame import writable
 from latlin.additive.group import Group
@@ -81,13 +83,26 @@ def _spline(column: str, other: str | None = None, **options: Any) -> Spline:
     return Spline(column, **options) if other is None else _surface(column, other, **options)
 
 
+def _process(column: str, smoothness: Any = 1.5, **options: Any) -> Smooth:
+    if isinstance(smoothness, str):
+        raise ValueError(
+            "a process is of one column: write te(x, z) for a surface, lattice(i, j) for a grid, take Map(…) among "
+            "terms=[…], or latlin.gp"
+        )
+    return Smooth(column, smoothness, **options)
+
+
+#: a power of one column
+POWER = re.compile(r"\s*[^\W\d]\w*\s*(?:\*\*|\^)\s*\d+\s*")
+#: names that are called
+CALLED = re.compile(r"\b([A-Za-z_]\w*)\(")
 #: how Python begins a sentence on wrong arguments; what formulas call k
 PYTHON_NAME, COUNT = re.compile(r"^[\w.<>]+\(\) "), re.compile(r"\bcount\b")
 #: names of terms in formulas
 TERMS: dict[str, Callable[..., Term]] = {
     "s": _spline,
     "te": _surface,
-    "gp": Smooth,
+    "gp": _process,
     "rw1": lambda t, **options: RandomWalk(t, 1, **options),
     "rw2": lambda t, **options: RandomWalk(t, 2, **options),
     "ar1": AR1,
@@ -95,6 +110,23 @@ TERMS: dict[str, Callable[..., Term]] = {
     "besag": Besag,
     "bym2": BYM2,
     "lattice": Lattice,
+}
+#: columns of terms, which are no options of them
+COLUMNS = {"self", "column", "row", "other", "graph"}
+#: what users of other packages write, and what says the same here
+ELSEWHERE = {
+    "f": "(1 | g), rw1(t), rw2(t), ar1(t), besag(area) or bym2(area)",
+    "re": "(1 | g)",
+    "factor": "C(x)",
+    "mo": "C(x)",
+    "ns": "s(x), or bs(x, df=5)",
+    "ti": "te(x, z)",
+    "t2": "te(x, z)",
+    "rw": "rw1(t) or rw2(t)",
+    "ar": "ar1(t)",
+    "Surv": "time | event(seen) on the left",
+    "cens": "time | event(seen), where seen is 1 for an event and 0 for waiting",
+    "p": "successes | trials(n)",
 }
 
 
@@ -133,9 +165,30 @@ def read_formula(text: str) -> Formula:
         elif term := _term(piece):
             terms.append(term)
         else:
+            _refuse_other_words(piece)
             pieces.append(piece)
     read = _with_coefficients(f"the formula {text!r}", pieces, intercept, together(terms))
     return Formula(read_response(left), read, tuple(offsets))
+
+
+def _refuse_other_words(piece: str) -> None:
+    """Refuse a call of what is neither a function nor a term, and a term that is not alone in its place of the sum."""
+    name = piece.partition("(")[0].strip()
+    if name in ELSEWHERE and piece.endswith(")"):
+        raise ValueError(f"{name!r} in {piece!r} is not a term of formulas here: write {ELSEWHERE[name]}")
+    if "|" in piece:
+        raise ValueError(f"a group stands in parentheses and alone, as (1 | g) or (1 + x | g) does, got {piece!r}")
+    if POWER.fullmatch(piece):
+        raise ValueError(f"{piece!r} in a formula crosses a column with itself, which is the column: write I({piece})")
+    inside = next((word for word in CALLED.findall(piece) if word in TERMS), None)
+    if inside:
+        raise ValueError(f"{inside}(…) stands alone in a sum, and {inside}(…, by=g) has one per label, got {piece!r}")
+    known = {*FUNCTIONS, *CODINGS}
+    if name.isidentifier() and piece.endswith(")") and name not in known:
+        raise ValueError(
+            f"{name!r} in {piece!r} is neither a term ((1 | g), offset, {', '.join(TERMS)}) nor a function of formulas "
+            f"({', '.join(sorted({*FUNCTIONS, 'C', 'poly', 'bs'}))})"
+        )
 
 
 def _with_coefficients(given: str, pieces: Sequence[str], intercept: bool, terms: Sequence[Term]) -> tuple[Term, ...]:
@@ -155,7 +208,10 @@ def read_response(text: str) -> ResponseSide:
     for _, piece in split_sum(sides[1]) if len(sides) == 2 else []:
         name, _, inside = piece.partition("(")
         if name not in ("se", "trials", "weights", "event", "upper") or not inside.endswith(")"):
-            raise ValueError(f"after 'y |' come se(…), trials(…), event(…), upper(…) or weights(…), got {piece!r}")
+            instead = f": write {ELSEWHERE[name]}" if name in ELSEWHERE else ""
+            raise ValueError(
+                f"after 'y |' come se(…), trials(…), event(…), upper(…) or weights(…), got {piece!r}{instead}"
+            )
         options[name] = inside[:-1].strip()
     main = sides[0]
     if main.startswith("cbind(") and main.endswith(")"):
@@ -163,6 +219,8 @@ def read_response(text: str) -> ResponseSide:
         if len(both) != 2:
             raise ValueError(f"cbind has two columns, successes and failures, got {main!r}")
         return ResponseSide(both[0], failures=both[1], **options)
+    if (name := main.partition("(")[0].strip()) in ELSEWHERE and main.endswith(")"):
+        raise ValueError(f"{main!r} is no response here: write {ELSEWHERE[name]}")
     return ResponseSide(main, **options)
 
 
@@ -177,6 +235,8 @@ def _groups(piece: str) -> list[Term]:
     effects = split_sum(sides[0])
     intercept = not any((name == "0" and sign == "+") or (name == "1" and sign == "-") for sign, name in effects)
     slopes = tuple(name for _, name in effects if name not in ("0", "1"))
+    for name in slopes:
+        _refuse_other_words(name)
     nested = [name.strip() for name in sides[-1].split("/")]
     if any(not all(part.strip().isidentifier() for part in name.split(":")) for name in nested):
         raise ValueError(f"a group is a column, a combination a:b or nested a/b, got {sides[-1]!r}")
@@ -238,7 +298,16 @@ def _term(piece: str) -> Term | None:
     except (TypeError, ValueError) as error:
         words = PYTHON_NAME.sub("", str(error))
         words = COUNT.sub("k", words) if "k" in given else words
-        raise ValueError(f"{piece!r} is not a term: {words}") from error
+        hint = f"; options of {name} are {_options(name)}" if isinstance(error, TypeError) else ""
+        raise ValueError(f"{piece!r} is not a term: {words}{hint}") from error
+
+
+def _options(name: str) -> str:
+    """The options of a term, as formulas call them."""
+    made = {"s": Spline, "te": Spline, "gp": Smooth, "rw1": RandomWalk, "rw2": RandomWalk}.get(name, TERMS[name])
+    hidden = COLUMNS | ({"order"} if name.startswith("rw") else set())
+    found = [option for option in signature(made).parameters if option not in hidden]
+    return ", ".join("k" if option == "count" else option for option in found)
 
 
 def _argument(node: ast.expr) -> Any:

@@ -98,7 +98,9 @@ class Group(Term):
     def prepare(self, frame: Any, around: Surroundings) -> Part:
         levels = levels_of(joined(frame, self.columns), f"column {self.label!r}")
         if len(levels) < 2:
-            raise ValueError(f"the group {self.label!r} has {len(levels)} level; a group needs at least two")
+            raise ValueError(
+                f"the group {self.label!r} has {len(levels)} level, and a group needs at least two: leave it out"
+            )
         coding = coding_of(self.slopes, frame, self.intercept)
         Z = coding.columns(frame)
         sds = tuple(
@@ -118,10 +120,11 @@ class Group(Term):
         if len(pairs) == 1:
             return (Hyperparameter(f"cor({self.label})", 0.0, Correlation(CORRELATION_SHAPE), support, bounds),)
         # the vine of Lewandowski, Kurowicka and Joe (2009): given j effects, the shape grows by half per effect after
-        count = len(coding.names)
+        names = coding.names
+        count = len(names)
         return tuple(
             Hyperparameter(
-                f"cor({self.label}: {coding.names[j]}, {coding.names[i]})",
+                f"cor({self.label}: {names[j]}, {names[i]}{' given ' * (j > 0)}{', '.join(names[:j])})",
                 0.0,
                 Correlation(CORRELATION_SHAPE + 0.5 * (count - 2 - j)),
                 support,

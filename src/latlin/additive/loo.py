@@ -100,7 +100,8 @@ class LeaveOneOut:
 
     def __repr__(self) -> str:
         what = "rows" if len(self.pareto_k) else "groups"
-        said = f"elpd {self.elpd:.2f} ± {self.se:.2f} ({len(self.pointwise)} {what} left out one by one, no refits)"
+        count = f"{len(self.pointwise)} {what} left out one by one, without refits"
+        said = f"log predictive density {self.elpd:.2f} ± {self.se:.2f}, summed over {count}"
         if len(self.influential):
             said += f"; {len(self.influential)} of them move the hyperparameters far: refit without these to be sure"
         return said

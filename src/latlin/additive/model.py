@@ -318,23 +318,23 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         raise ValueError(f"name must be one of the terms {', '.join(self.term_names_)}, got {name!r}")
 
     def variance_components(self, coverage: float = 0.9) -> Effects:
-        """Variances of groups, fields and noise, and the shares of terms in the total.
+        """Variances of groups, fields and noise, correlations of effects, and the shares of terms in the total.
 
         The variance of a slope is per squared unit of its column. The share of a group is that of its intercepts and
         slopes together, zᵀΣz averaged over the training rows.
         Noise is on the scale of the linear predictor: π²/3 for a logit, log(1 + V/μ²) at the mean for a log link.
         """
         check_is_fitted(self, "posterior_")
-        return effects.components(self._components, self._parts, self._family, self._average, coverage)
+        held = (self._components, self._parts, self._family, self._average, coverage)
+        return effects.components(*held, self.hyperparameters_)
 
     def intraclass_correlation(self, group: str | None = None) -> float:
-        """The share of a group in the variance of groups and noise: how alike two rows of one group are."""
+        """The share of a group in the variance of all groups and noise: how alike two rows of one group are."""
         check_is_fitted(self, "posterior_")
         groups = [part.label for part in self._parts if isinstance(part, GroupPart)]
         if not groups or (group is not None and group not in groups):
             raise ValueError(f"group must be one of {', '.join(groups) or 'none'}, got {group!r}")
-        table = self.variance_components()
-        return float(table[f"share({group or groups[0]})"]["mean"])
+        return effects.share_of_group(self._components, self._parts, self._family, self._average, group or groups[0])
 
     # --- predictions ----------------------------------------------------------------------------
 

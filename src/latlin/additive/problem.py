@@ -26,11 +26,10 @@ from latlin.diagnostics.model_checks import Check
 from latlin.distributed.opening import is_large_frame
 from latlin.hyper.space import Evaluation, Hyperparameter
 from latlin.inference.diagnosis.dispersion import dispersion_about
-from latlin.inference.engine import Engine
+from latlin.inference.engine import Engine, site_form
 from latlin.inference.evidence.gradient import PrecisionSlopes
 from latlin.inference.evidence.terms import ExpectedEvidence, TiltedEvidence
 from latlin.inference.exact import noise_slope
-from latlin.inference.forms.choice import site_form
 from latlin.inference.infer import infer
 from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
@@ -290,6 +289,11 @@ def make_problem(
 ) -> AdditiveProblem:
     """The problem of a table: every term is prepared for its rows, and the priors that were given are known ones."""
     observed = observe(read.response, family, frame)
+    if family.binary and observed.trials is None and not np.all(np.isin(observed.y, (-1.0, 0.0, 1.0))):
+        raise ValueError(
+            f"family {family.name!r} takes two labels, or 0 and 1, per row, got {_other(observed.y):g}: where rows "
+            "have several trials write successes | trials(n) or cbind(successes, failures)"
+        )
     if not family.ordered:
         with naming_rows():
             family.potential(observed, {})
@@ -309,6 +313,11 @@ def make_problem(
     refuse_unknown_priors(priors, problem)
     family.potential(observed, {hyper.name: hyper.start for hyper in problem.hyperparameters})
     return problem
+
+
+def _other(y: Array) -> float:
+    """The first number that is no label."""
+    return float(y[np.argmin(np.isin(y, (-1.0, 0.0, 1.0)))])
 
 
 def without_copies(problem: AdditiveProblem) -> AdditiveProblem:

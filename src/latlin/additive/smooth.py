@@ -43,7 +43,7 @@ SMOOTHNESS = {0.5: 1, 1.5: 2, 2.5: 3}
 #: distinguished in double precision
 NEAREST = {1: 1e-5, 2: 1e-3, 3: 1e-2}
 #: longest length sought, in units of the range of the data
-LONGEST = 3.0
+LONGEST = 10.0
 
 
 @storable

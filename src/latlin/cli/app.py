@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from latlin.cli.explore import cluster, factors, read_shown, smooth
+from latlin.cli.explore import cluster, factors, smooth
 from latlin.cli.options import (
     Categorical,
     Coding,
@@ -30,6 +30,7 @@ from latlin.cli.options import (
     Graph,
     Group,
     GroupWithFlags,
+    Hyperparameters,
     Levels,
     Missing,
     MissingValues,
@@ -48,6 +49,7 @@ from latlin.cli.options import (
     Trials,
     names_of,
     read_file,
+    read_shown,
     split,
 )
 from latlin.cli.screen import one_sentence, plain, plain_lines, screen, steps
@@ -84,6 +86,7 @@ def fit(
     family: FamilyName = "auto",
     engine: Annotated[str, typer.Option(help="auto, map, laplace, lvb, ep, gkl, ai-kl or mean-field.")] = "auto",
     prior_scale: PriorScale = "auto",
+    hyperparameters: Hyperparameters = "auto",
     out: Annotated[Path, typer.Option(help="Where the model goes.")] = Path("model.latlin"),
     missing: Missing = "error",
     drop: Drop = None,
@@ -118,20 +121,19 @@ def fit(
             from latlin.numerics.atomic import check_place
 
         check_place(out)
+        place = (data, sep, decimal, missing_values, frequency)
         if formula:
             from latlin.cli.formula import FormulaOptions, fit_formula
 
-            stated = _stated(given, family)
-            table = read_shown(quiet, data, sep, decimal, missing_values, frequency)
-            fit_formula(table, formula, stated, FormulaOptions(engine, graph, draws), out, screen(), quiet)
+            ways = (_stated(given, family), FormulaOptions(engine, graph, draws, hyperparameters))
+            fit_formula(read_shown(quiet, *place), formula, *ways, out, screen(), quiet)
             return
         levelling, others, kinds = (coding, reference), (exposure, trials, event, quantile), (dates, numbers, decimal)
         choices = _choices(target, family, missing, drop, categorical, levels, levelling, others, kinds)
         folds_of_table = 5 if folds is None else checked_folds(folds)
-        how = Fitting(engine, scale_of(prior_scale), folds_of_table, quiet or verbose, verbose, draws)
+        how = Fitting(engine, scale_of(prior_scale), folds_of_table, quiet or verbose, verbose, draws, hyperparameters)
         if _in_memory(data, scheduler, frequency):
-            table = read_shown(quiet, data, sep, decimal, missing_values, frequency)
-            model = fit_model(prepare(table, choices, _answer(), quiet), how)
+            model = fit_model(prepare(read_shown(quiet, *place), choices, _answer(), quiet), how)
         else:
             from latlin.cli.models import fit_blocks
             from latlin.cli.options import compute_with

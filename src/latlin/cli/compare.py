@@ -33,7 +33,7 @@ HEADINGS = (
     "held out",
     "±",
     "difference",
-    "of which ±",
+    "its ±",
     "against the best",
     "seconds",
     "note",
@@ -280,7 +280,7 @@ def paired(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         gap = (density - best)[np.isfinite(density - best)]
         mean, error = float(gap.mean()), float(gap.std(ddof=1) / np.sqrt(len(gap)))
         said = "best" if density is best else "tie" if abs(mean) <= TIE * error + UNSEEN else "worse"
-        row |= {"difference": mean, "of which ±": error, "against the best": said}
+        row |= {"difference": mean, "its ±": error, "against the best": said}
     return rows
 
 
@@ -301,5 +301,5 @@ def _score(row: dict[str, Any]) -> float:
 def format_row(row: dict[str, Any]) -> list[str]:
     """A line as people read it."""
     forms = {"log evidence": ".3f", "seconds": ".2f"}
-    forms |= dict.fromkeys(("held out", "±", "difference", "of which ±"), ".4f")
+    forms |= dict.fromkeys(("held out", "±", "difference", "its ±"), ".4f")
     return [decimal(row[name], forms[name]) if name in forms else str(row[name] or "") for name in HEADINGS]

@@ -19,7 +19,7 @@ from latlin.cli.options import (
     Quiet,
     Separator,
     names_of,
-    read_file,
+    read_shown,
 )
 from latlin.cli.screen import one_sentence, plain, screen, steps
 
@@ -52,8 +52,7 @@ def cluster(
             from latlin.mixture import BayesianGaussianMixture
             from latlin.report.clusters import conclusion, differences, ranked_labels, render_clusters
 
-        frame = read_shown(quiet, data, sep, decimal, missing_values)
-        frame = _with_numbers(frame, names_of(numbers), decimal)
+        frame = _read_with_numbers(names_of(numbers), quiet, data, sep, decimal, missing_values)
         names, X, notes = number_columns(frame, names_of(drop))
         centre, scale = np.nanmean(X, axis=0), np.nanstd(X, axis=0)
         with steps("Fitting", 2, quiet) as advance:
@@ -89,8 +88,7 @@ def factors(
         with steps("Loading", 1, quiet):
             from latlin.report.factors import conclusion, correlations, render_factors
 
-        frame = read_shown(quiet, data, sep, decimal, missing_values)
-        frame = _with_numbers(frame, names_of(numbers), decimal)
+        frame = _read_with_numbers(names_of(numbers), quiet, data, sep, decimal, missing_values)
         rows, notes = _columns_for_factors(frame, names_of(drop), names_of(categorical))
         with steps("Fitting", 2, quiet) as advance:
             found, X, chosen = _factor_model(rows, count)
@@ -122,8 +120,7 @@ def smooth(
         with steps("Loading", 1, quiet):
             from latlin.report.processes import conclude_curve, render_curves
 
-        frame = read_shown(quiet, data, sep, decimal, missing_values)
-        frame = _with_numbers(frame, names_of(numbers), decimal)
+        frame = _read_with_numbers(names_of(numbers), quiet, data, sep, decimal, missing_values)
         x, y, kept = _pairs(frame, target, along)
         with steps("Fitting", 1, quiet) as advance:
             found, curve, fitted = _smooth_model(x, y, along)
@@ -135,17 +132,14 @@ def smooth(
         _write(out, page, [*notes, conclude_curve(curve, target)], table, frame[kept].assign(**answers), model, found)
 
 
-def read_shown(quiet: bool, *how: Any) -> Any:
-    """A table from a file, with a bar."""
-    with steps("Reading", 1, quiet):
-        return read_file(*how)
-
-
-def _with_numbers(frame: Any, names: tuple[str, ...], decimal: str) -> Any:
-    """Columns of numbers that were written for people, such as $1,200, as numbers."""
+def _read_with_numbers(
+    names: tuple[str, ...], quiet: bool, data: Path, sep: str | None, decimal: str, missing_values: str
+) -> Any:
+    """A table from a file; columns of numbers that were written for people, such as $1,200, as numbers."""
     from latlin.cli.prepare import refuse_unknown
     from latlin.datasets.columns import read_numbers
 
+    frame = read_shown(quiet, data, sep, decimal, missing_values)
     refuse_unknown(frame.columns, names)
     return frame.assign(**{name: read_numbers(frame[name], decimal) for name in names})
 
@@ -248,6 +242,8 @@ def _pairs(frame: Any, target: str, along: str) -> tuple[Any, Any, Any]:
     from latlin.datasets.dates import YEAR, days_of, looks_dated
 
     refuse_unknown(frame.columns, (target, along))
+    if target == along:
+        raise ValueError(f"target and along must be two columns, got {target!r} for both")
     x, y = column_of_numbers(frame[along]), column_of_numbers(frame[target])
     if x is None and looks_dated(frame[along]):
         x = 1970.0 + days_of(frame[along]) / YEAR

@@ -29,7 +29,8 @@ from latlin.datasets.target import EXPOSED, guess_family
 from latlin.numerics.alerts import MisfitWarning
 from latlin.numerics.archive import load_with_card, save_with_card
 from latlin.potentials.checks import RefusedSites
-from latlin.report.additive import AdditiveFacts, describe_additive, render_additive
+from latlin.report.additive import AdditiveFacts, describe_additive
+from latlin.report.additive_page import render_additive
 
 # --- From a table and options to the rows, the formulas and the family of an additive model.
 
@@ -216,6 +217,7 @@ class FormulaOptions(NamedTuple):
     engine: str = "auto"
     graph: Path | None = None
     draws: int = USUAL_DRAWS
+    hyperparameters: str = "auto"
 
     def neighbours(self) -> list[tuple[Any, Any]] | None:
         """Pairs of neighbours from the table of a graph."""
@@ -371,7 +373,8 @@ def _fitted(
     frame: Frame, formula: str, families: Sequence[str], how: FormulaOptions
 ) -> tuple[AdditiveModel, list[str]]:
     """The model of a formula, and why its family was chosen where there are several."""
-    made = [AdditiveModel(formula, family, engine=how.engine) for family in families]
+    ways = {"engine": how.engine, "hyperparameters": how.hyperparameters}
+    made = [AdditiveModel(formula, family, **ways) for family in families]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", MisfitWarning)  # what is found of a family is among the facts

@@ -140,6 +140,12 @@ class Fitting(NamedTuple):
     quiet: bool = False
     verbose: bool = False
     draws: int = 4000
+    hyperparameters: str = "auto"
+
+    def estimator(self, target: Target, verbose: bool = False) -> Any:
+        """The estimator of a target's family, not fitted."""
+        made = make_estimator(target, self.engine, self.prior_scale, verbose)
+        return made.set_params(hyperparameters=self.hyperparameters)
 
 
 def fit_model(prepared: Prepared, how: Fitting) -> FittedModel:
@@ -151,10 +157,10 @@ def fit_model(prepared: Prepared, how: Fitting) -> FittedModel:
         prepared, estimator, rival = choose(prepared, how)
     with steps("Fitting", how.folds + 2, how.quiet) as advance:
         if estimator is None:
-            estimator = make_estimator(prepared.target, how.engine, how.prior_scale, how.verbose)
+            estimator = how.estimator(prepared.target, how.verbose)
             fit_on_screen(estimator, prepared)
         advance("Holding rows out")
-        quiet_one = make_estimator(prepared.target, how.engine, how.prior_scale)
+        quiet_one = how.estimator(prepared.target)
         seen, trouble = assessed(quiet_one, prepared.X, prepared.y, how.folds, advance, prepared.offset)
         if rival and seen is not None:
             prepared.notes[0] += compare_with_rival(prepared, how, seen, rival)
@@ -186,7 +192,8 @@ def fit_on_screen(estimator: Any, prepared: Prepared) -> None:
 def choose_counts(prepared: Prepared, how: Fitting) -> tuple[Prepared, Any, str]:
     """The family of counts with the highest evidence, a note that names it beside the others, its fit, and a rival."""
     with steps("Choosing the family", 1, how.quiet) as advance:
-        chosen = BayesianCountRegression(engine=how.engine, prior_scale=how.prior_scale, random_state=0)
+        given = {"engine": how.engine, "prior_scale": how.prior_scale, "hyperparameters": how.hyperparameters}
+        chosen = BayesianCountRegression(**given, random_state=0)
         fit_on_screen(chosen, prepared)
         advance()
     target = replace(prepared.target, family=chosen.family_)
@@ -206,7 +213,7 @@ def choose_family(prepared: Prepared, how: Fitting) -> tuple[Prepared, Any, str]
     fits = {}
     with steps("Choosing the family", len(names), how.quiet) as advance:
         for name in names:
-            fits[name] = make_estimator(replace(prepared.target, family=name), how.engine, how.prior_scale)
+            fits[name] = how.estimator(replace(prepared.target, family=name))
             fit_on_screen(fits[name], prepared)
             advance()
     ranked = sorted(fits, key=lambda name: -fits[name].log_evidence_)
@@ -233,7 +240,7 @@ def compared_families(prepared: Prepared, how: Fitting) -> tuple[str, ...]:
 
 def compare_with_rival(prepared: Prepared, how: Fitting, seen: Assessment, rival: str) -> str:
     """Mean log densities of held-out rows, of the family that was chosen and of another one."""
-    other = make_estimator(replace(prepared.target, family=rival), how.engine, how.prior_scale)
+    other = how.estimator(replace(prepared.target, family=rival))
     score, _ = held_out_score(other, prepared.X, prepared.y, folds=how.folds, offset=prepared.offset)
     scores = f"{prepared.target.family} {seen.log_density:.3f}, {rival} {score:.3f}"
     is_tie = f"{score:.3f}" == f"{seen.log_density:.3f}"
@@ -258,9 +265,9 @@ def fit_blocks(pattern: str, choices: Choices, how: Fitting, ask: Callable[[Gues
     with steps("Looking at the rows", how.folds + 3, how.quiet) as advance:
         rows = look_at(pattern, choices, ask)
         advance("Fitting")
-        estimator = make_estimator(rows.target, how.engine, how.prior_scale, how.verbose).fit(rows.X, rows.y)
+        estimator = how.estimator(rows.target, how.verbose).fit(rows.X, rows.y)
         advance("Holding rows out" if how.folds else "Summing up")
-        quiet_one = make_estimator(rows.target, how.engine, how.prior_scale)
+        quiet_one = how.estimator(rows.target)
         seen, trouble = assessed(quiet_one, rows.X, rows.y, how.folds, advance)
         count, spread = measure_spreads(rows)
     facts = gather(

@@ -14,6 +14,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from latlin.cli.screen import steps
 from latlin.distributed.clusters import WORKER_SETTINGS
 
 # --- Where `latlin fit` computes when the rows come in blocks: threads, processes of this machine, or a cluster.
@@ -146,6 +147,13 @@ Separator = Annotated[
 Decimal = Annotated[str, typer.Option(help="The decimal mark of a text file: . or ,")]
 Levels = Annotated[str, typer.Option(metavar="LEVEL,…", help="Ordered levels of the target, lowest first.")]
 PriorScale = Annotated[str, typer.Option(help="Prior standard deviation of a standardised coefficient, or auto.")]
+Hyperparameters = Annotated[
+    str,
+    typer.Option(
+        metavar="WAY",
+        help="How scales and the like are learnt: integrate (averaged over, slower), maximise, or auto.",
+    ),
+]
 Exposure = Annotated[str, typer.Option(metavar="COLUMN", help="The column of exposures of counts or amounts.")]
 Frequency = Annotated[
     str, typer.Option(metavar="COLUMN", help="The column that counts how often each row was observed.")
@@ -238,3 +246,9 @@ class PredictionOptions(NamedTuple):
     missing: str | None = None
     keep: bool = False
     reading: Mapping[str, Any] = MappingProxyType({})
+
+
+def read_shown(quiet: bool, *how: Any) -> Any:
+    """A table from a file, with a bar."""
+    with steps("Reading", 1, quiet):
+        return read_file(*how)

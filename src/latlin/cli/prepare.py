@@ -129,6 +129,7 @@ def _prepared(frame: Frame, choices: Choices, family: str, notes: list[str]) -> 
         *more,
         *describe_quantile(target),
         *describe_encoding(encoding, encoded.gaps, int(np.sum(~encoded.kept))),
+        *describe_counting(encoded.matrix),
     ]
     if len(y) < 2:
         raise ValueError(f"only {len(y)} rows are left to fit")
@@ -261,6 +262,36 @@ def _with_target(frame: Frame, choices: Choices) -> tuple[Frame, list[str]]:
             f"the target {choices.target!r} is missing in {count} of {len(frame)} rows; --missing drop leaves them out"
         )
     return frame[~unknown], [f"{count} rows without a target were left out."]
+
+
+#: rows from the first one on that a column must count to be taken for a number of the row
+COUNTED = 20
+
+
+def describe_counting(matrix: Any) -> list[str]:
+    """Columns that count the rows from 0 or 1 on, perhaps anew in each group: they are seldom a measurement.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> describe_counting(pandas.DataFrame({"id": np.arange(1, 31), "age": np.arange(30) % 7}))
+    ["'id' counts the rows: unless it measures something, leave it out with --drop id."]
+    """
+    found = []
+    for name in matrix.columns if len(matrix) >= COUNTED else ():
+        values = np.asarray(matrix[name], float)
+        if values[0] not in (0.0, 1.0) or np.any(np.diff(values[:COUNTED]) != 1.0):
+            continue
+        if np.all((np.diff(values) == 1.0) | (values[1:] == values[0])):
+            found.append(str(name))
+    if not found:
+        return []
+    verb, it, measures = ("counts", "it", "measures") if len(found) == 1 else ("count", "they", "measure")
+    them = "it" if len(found) == 1 else "them"
+    return [
+        f"{listed(found)} {verb} the rows: unless {it} {measures} something, leave {them} out with --drop "
+        f"{','.join(found)}."
+    ]
 
 
 def describe_encoding(encoding: Encoding, gaps: dict[str, int], dropped: int) -> list[str]:

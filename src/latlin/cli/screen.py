@@ -60,8 +60,14 @@ def _is_number(cell: str) -> bool:
 
 
 def decimal(value: Any, form: str = ".4g") -> str:
-    """A number, or a dash where there is none."""
-    return f"{value:{form}}" if isinstance(value, int | float) and value == value else "–"
+    """A number, or a dash where there is none; what is rounded to zero has no sign.
+
+    Examples
+    --------
+    >>> decimal(-0.00004, ".4f"), decimal(float("nan"))
+    ('0.0000', '–')
+    """
+    return f"{value:z{form}}" if isinstance(value, int | float) and value == value else "–"
 
 
 @contextmanager

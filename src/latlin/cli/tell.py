@@ -70,4 +70,4 @@ def tell_coefficients(facts: Facts, console: Console, most: int = SHOWN) -> None
     console.print()
     console.print(table(headings, lines))
     if len(rows) > most:
-        console.print(f"… and {len(rows) - most} smaller ones: latlin summary")
+        console.print(f"… and {len(rows) - most} smaller ones; 'latlin summary' shows all")

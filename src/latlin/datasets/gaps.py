@@ -43,8 +43,10 @@ def fill_formula(frame: Frame, formula: str, missing: str) -> tuple[Frame, list[
     refuse_all(problems)
     if missing == "error":
         return frame, []
-    known = named.dropna(subset=response)
+    # by places, since labels of rows may be there twice
+    known = named.reset_index(drop=True).dropna(subset=response)
     made = fill_missing(known.drop(columns=response), missing).join(known[response])
+    made.index = named.index[made.index]
     left = len(frame) - len(made)
     did = f"{left} of {len(frame)} rows were left out" if left else ""
     if missing != "drop" and any(name not in response for name in gaps):

@@ -94,7 +94,7 @@ def _outcomes(likelihood: Potential, mean: Array, variance: Array) -> tuple[Any,
 
 
 #: dimension up to which a covariance without structure is decomposed
-DENSE = 1500
+DENSE = 512
 
 
 def covariance_operator(density: Gaussian) -> LinearOperator:

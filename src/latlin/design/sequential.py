@@ -20,7 +20,6 @@ from scipy import sparse
 from latlin.densities.gaussian import Gaussian
 from latlin.design.directions import covariance_operator, expected_information, greedy_rows, leading_directions
 from latlin.design.updates import Measured, Priors, TrackedGaussian, follow
-from latlin.inference.arguments import checked_matrix
 from latlin.inference.engine import Engine
 from latlin.inference.evidence.terms import ExpectedEvidence
 from latlin.inference.gaussian_kl.covariances import Full
@@ -29,7 +28,7 @@ from latlin.inference.infer import infer, resolve
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import listed, number, whole
+from latlin.numerics.options import checked_matrix, listed, number, whole
 from latlin.potentials.base import Potential
 
 # --- Linear filters whose responses are sparse in signals and images: finite differences and orthonormal wavelets.

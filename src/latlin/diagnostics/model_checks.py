@@ -143,10 +143,13 @@ def is_loss(gain: float, error: float, rows: int) -> bool:
     return gain < -BEYOND * error and rows * gain < -LOSS
 
 
-def check_predictions(y: Array, mean: Array) -> Check:
-    """Whether point predictions of held-out rows are nearer than the mean of all: a few may be far off."""
+def check_predictions(y: Array, mean: Array, without: Array | float | None = None) -> Check:
+    """Whether point predictions of held-out rows are nearer than those `without` features: a few may be far off.
+
+    Without features, all rows are predicted by their mean unless other predictions are given.
+    """
     wrong = (y - mean) ** 2
-    explained = 1.0 - float(wrong.sum() / np.sum((y - y.mean()) ** 2))
+    explained = 1.0 - float(wrong.sum() / np.sum((y - (y.mean() if without is None else without)) ** 2))
     if explained > -FAR_OFF:
         return Check("predictions", True, f"predictions of held-out rows are not far off (R² = {explained:.2f})")
     worst = int(np.argmax(wrong))

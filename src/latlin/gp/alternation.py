@@ -31,11 +31,13 @@ from scipy.linalg import lapack
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import DiagonalWhitening, PrecisionCovariance
+from latlin.gp.rough_rows import RoughRows
+from latlin.inference.engine import sum_form
 from latlin.inference.evidence.terms import ExpectedEvidence
-from latlin.inference.forms.choice import sum_form
 from latlin.inference.forms.projections import Projections
 from latlin.inference.forms.sites import SiteParameters, Sites
-from latlin.inference.model import LatentLinearModel
+from latlin.inference.forms.sums import HeldSites
+from latlin.inference.model import LatentLinearModel, Model
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import rounding
@@ -49,6 +51,8 @@ COVARIANCES, STEPS = 12, 12
 SHARE = 0.3
 #: probes of the variances of a start, and rows that are probed together
 PROBES, PIECE = 32, 1024
+#: numbers in the rows from which on a copy in single precision pays
+MANY = 2**20
 #: Newton's steps to the neighbourhood of the best mean, what the bound gains by another one there, in nats, and the
 #: relative residual and the products of each
 APPROACHES, NEARBY, RESIDUAL, PRODUCTS = 4, 2.0, 0.1, 8
@@ -66,8 +70,15 @@ class _MeanAtVariances(NamedTuple):
     variance: Array
 
 
+def held_sites(model: Model) -> HeldSites | None:
+    """The rows of a model with one factor of sites, in memory; None for any other."""
+    form = sum_form(model) if isinstance(model, LatentLinearModel) else None
+    return form.here[0] if form is not None and len(form.here) == 1 else None
+
+
 def alternate(
-    model: LatentLinearModel,
+    model: Model,
+    held: HeldSites,
     mean: Array,
     precision: Cholesky,
     tol: float,
@@ -78,8 +89,10 @@ def alternate(
 
     Parameters
     ----------
-    model : LatentLinearModel
-        Standard normal w, and log-concave sites on rows in memory.
+    model : Model
+        Standard normal w, and log-concave sites on rows.
+    held : HeldSites
+        These sites, with their rows in memory.
     mean : ndarray of shape (M,)
     precision : Cholesky
     tol : float
@@ -89,10 +102,9 @@ def alternate(
     gamma : ndarray of shape (n,), optional
         The γ of which the precision is made, where it is.
     """
-    began, form = time.perf_counter(), sum_form(model)
-    if form is None or len(form.here) != 1:
-        return None
-    projections, sites = form.here[0]
+    began, (projections, sites) = time.perf_counter(), held
+    if gap > 0.0 and np.prod(projections.shape) >= MANY and not isinstance(projections, RoughRows):
+        projections = RoughRows.of(projections)
     trace: list[float] = []
     if gamma is None:
         # the curvature of another fit may be far too small where its rows were few: that of all sites first
@@ -176,7 +188,8 @@ def _probed_variances(projections: Projections, precision: Cholesky) -> Array:
     probes = precision.unwhiten(np.random.default_rng(0).standard_normal((width, PROBES)) / np.sqrt(PROBES))
     parts = [np.zeros(0)]
     for start in range(0, count, PIECE):
-        seen = projections.block(slice(start, min(start + PIECE, count))) @ probes
+        block = projections.block(slice(start, min(start + PIECE, count)))
+        seen = block @ probes.astype(block.dtype)
         parts.append(np.einsum("np,np->n", seen, seen))
     return np.concatenate(parts)
 

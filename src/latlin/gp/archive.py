@@ -20,7 +20,7 @@ from latlin.gp.search import Found
 from latlin.gp.setting import Setting
 from latlin.gp.state_space import StateSpaceLatent
 from latlin.gp.vecchia import VecchiaLatent, model_of, picking
-from latlin.inference.forms.choice import site_form
+from latlin.inference.engine import site_form
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior

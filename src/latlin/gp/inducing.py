@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 from scipy.optimize import minimize
-from sklearn.cluster import kmeans_plusplus
 
 from latlin.distributed.blocks import Blocks, LocalBlocks
+from latlin.gp.inducing_fit import fit_inducing
 from latlin.gp.inducing_gradient import BoundGradient, gradient_of
-from latlin.gp.inducing_model import Basis, InducingFunction, fit_inducing, model_of
-from latlin.gp.kernel_gradients import cross, diagonal
+from latlin.gp.inducing_model import Basis, InducingFunction, model_of
+from latlin.gp.placement import Placement, left_by_each, place_inputs
 from latlin.gp.setting import Setting
 from latlin.gp.training import SAMPLE, count_rows, local_blocks, sample_rows
 from latlin.inference.blocks import AbsentBlocks
@@ -41,8 +41,12 @@ LADDER = ((2500, 100), (10_000, 200))
 FIRST, MOST = 200, 800
 #: gain of the bound per further point, in nats, below which "auto" has enough of them
 ENOUGH = 0.1
-#: points at most while parameters are learnt, where their number is given: a step costs 10,000 times their square
-LEARNING_POINTS = 200
+#: what all points that are left out may add to the bound, in nats, where their number is given, and while parameters
+#: are learnt; and the rows by which that is judged
+UNEXPLAINED, IMPRECISE, TRIED = 0.1, 1.0, 2000
+#: rows from which on points are left out while parameters are learnt, where their number is given, and how many are
+#: taken at most: a step costs as many rows times their square
+MANY, LEARNING_POINTS = 10_000, 200
 #: largest gradient entry of the bound in the whitened coordinates while parameters are learnt, and on all rows after
 #: it; or, whichever is first, what the bound may gain yet, in nats, on all rows where a product N·M² is as dear, and on
 #: a sample from whose posterior that of all rows begins
@@ -57,7 +61,8 @@ class Inducing:
     Parameters
     ----------
     n_inducing : int or "auto"
-        Points M. "auto" doubles them, up to 800, until the bound gains less than 0.1 per further point.
+        Points M, or fewer where these explain all rows: where the others together would raise the bound by less than
+        0.1. "auto" doubles them, up to 800, until the bound gains less than 0.1 per further point.
     inputs : {"conditional-variance", "k-means++"} or array of shape (M, n_features)
         Where they stand: at rows that those before explain least (Burt, Rasmussen and van der Wilk, 2019), spread by
         k-means++, or where an array says.
@@ -206,7 +211,7 @@ class InducingFitter:
 
     def _learning_points(self, rows: int) -> int:
         """All points where rows are few."""
-        return self.most if rows < LADDER[-1][0] else min(self.most, LEARNING_POINTS)
+        return self.most if rows < MANY else min(self.most, LEARNING_POINTS)
 
     def at_step(self, step: int, setting: Setting) -> InducingFitter:
         """The sample of a step, with inducing inputs that suit some parameters."""
@@ -241,7 +246,8 @@ class InducingFitter:
         gap = GAP if tol > 0.0 and not (cheap and self.settled) else 0.0
         if gap and self.settled and self.used is not self.rows:
             gap = ROUGH
-        return fit_inducing(Basis.of(setting, self.Z), self.used, engine, self.one, start, verbose, gap)
+        last = self.settled and self.used is self.rows
+        return fit_inducing(Basis.of(setting, self.Z), self.used, engine, self.one, start, verbose, gap, last)
 
     def fit_with_gradient(
         self, setting: Setting, start: InducingFunction | None = None
@@ -273,7 +279,9 @@ class InducingFitter:
         if self.settled:
             return None if self.used is self.rows else replace(self, used=self.rows)
         if self.step + 1 < len(self.steps):
-            return self.at_step(self.step + 1, setting)
+            larger = self.at_step(self.step + 1, setting)
+            few = auto or self.steps[larger.step][0] < MANY
+            return larger if few else larger._with_enough(latent, IMPRECISE)
         if auto and isinstance(self.options.inputs, str) and not self._has_enough(latent):
             now = (len(self.Z), latent.posterior.log_evidence)
             more = self.placed(setting, min(2 * len(self.Z), self.most))
@@ -286,12 +294,29 @@ class InducingFitter:
         if len(self.Z) >= self._wanted:
             return replace(self, used=self.rows, settled=True)
         # all points on the sample first: what they say of it tells where to begin with all rows
-        return replace(self, Z=self.placed(setting, self.most), settled=True)
+        whole = replace(self, used=self.rows, Z=self.placed(setting, self.most), settled=True)
+        return replace(whole._with_enough(latent, UNEXPLAINED), used=self.used)
+
+    def _with_enough(self, latent: InducingFunction, nats: float) -> InducingFitter:
+        """With the first of the inducing inputs, as many as explain the rows but for some nats."""
+        curvature = self._curvature(latent)
+        if curvature is None:
+            return self
+        rng = np.random.default_rng(self.seed)
+        some = self.candidates[rng.permutation(len(self.candidates))[:TRIED]]
+        gains = 0.5 * curvature * self.n_rows * left_by_each(Basis.of(latent.setting, self.Z), some)
+        enough = gains <= nats
+        return replace(self, Z=self.Z[: int(np.argmax(enough)) + 1]) if enough.any() else self
+
+    def _curvature(self, latent: Any) -> float | None:
+        """The mean γ of a row, where it is known."""
+        sites = latent.posterior.sites
+        return None if sites is None else float(np.abs(sites.gamma).mean())
 
     @property
     def _wanted(self) -> int:
         """Points of the posterior, where these are more than those with which parameters are learnt."""
-        all_explained = len(self.Z) < self.steps[-1][1]
+        all_explained = self.steps[-1][0] < MANY and len(self.Z) < self.steps[-1][1]
         chosen = isinstance(self.options.n_inducing, str) or not isinstance(self.options.inputs, str)
         return len(self.Z) if chosen or all_explained else self.most
 
@@ -322,14 +347,16 @@ class InducingFitter:
         if not self.settled:
             return self._points
         rows, points = self.steps[-1]
-        fewer = f"with {points} points " if points < len(self.Z) else ""
+        fewer = f"with at most {points} points " if points < self.most else ""
         return f"{self._points}; parameters learnt {fewer}from {rows} of {count_rows(self.rows)} rows"
 
     @property
     def _points(self) -> str:
         count = f"{len(self.Z)} inducing points"
-        if self.options.n_inducing != "auto" or not isinstance(self.options.inputs, str):
+        if not isinstance(self.options.inputs, str):
             return count
+        if self.options.n_inducing != "auto":
+            return f"{count} explain all rows" if self.settled and len(self.Z) < self.most else count
         if self.before is None or len(self.Z) == self.most:
             return f"{count}, the most that 'auto' takes" if len(self.Z) == self.most else f"{count} explain all rows"
         return f"{count}: the last {len(self.Z) - self.before[0]} gained less than {ENOUGH} each"
@@ -376,58 +403,3 @@ def _put_function_together(basis: Basis, posterior: Posterior, one: Any, X: Arra
 
 storable_as(InducingFitter, take_fitter_apart, _put_fitter_together)
 storable_as(InducingFunction, _take_function_apart, _put_function_together)
-
-
-# --- Where inducing inputs stand: at rows that the others explain least, or spread by k-means++
-
-Placement = Literal["conditional-variance", "k-means++"]
-#: a conditional variance below this share of the largest prior variance is explained by the inputs that stand already
-EXPLAINED = 1e-7
-#: rows among which the least explained ones are sought: so many per point, and so many at least
-PER_POINT, LEAST = 5, 2000
-#: pairs of such rows up to which their kernel is evaluated at once: 128 MiB
-PAIRS = 2**24
-
-
-def place_inputs(how: Placement, setting: Setting, candidates: Array, count: int, rng: np.random.Generator) -> Array:
-    """Inducing inputs among some rows, at most `count` of them."""
-    distinct = np.unique(candidates, axis=0)
-    if len(distinct) <= count:
-        return distinct
-    if how == "k-means++":
-        return _seeded(distinct, count, rng)
-    some = max(PER_POINT * count, LEAST)
-    if some < len(distinct):
-        distinct = distinct[np.sort(rng.permutation(len(distinct))[:some])]
-    return distinct[conditional_variance_order(setting.kernel, distinct, count)]
-
-
-def conditional_variance_order(kernel: Any, candidates: Array, count: int) -> Array:
-    """Rows of largest variance given the ones before, greedily (Burt, Rasmussen and van der Wilk, 2019).
-
-    A pivoted Cholesky factorisation of the kernel matrix, of which only the chosen columns are formed; it ends early
-    where no row has a variance left.
-    """
-    left, size = diagonal(kernel, candidates), len(candidates)
-    floor, columns, chosen = EXPLAINED * float(left.max()), np.empty((count, size)), []
-    # one call for all pairs is quicker than one per chosen row
-    pairs = cross(kernel, candidates, candidates) if size**2 <= PAIRS else None
-    for m in range(count):
-        n = int(np.argmax(left))
-        if left[n] <= floor:
-            break
-        chosen.append(n)
-        # column m of the factor: (k_n − Σ_j<m c_j c_j[n]) / √left_n
-        own = pairs[n] if pairs is not None else cross(kernel, candidates[n : n + 1], candidates)[0]
-        columns[m] = (own - columns[:m, n] @ columns[:m]) / np.sqrt(left[n])
-        left = np.maximum(left - columns[m] ** 2, 0.0)
-        left[chosen] = 0.0
-    return np.array(chosen)
-
-
-def _seeded(candidates: Array, count: int, rng: np.random.Generator) -> Array:
-    """k-means++ on columns of unit spread."""
-    spread = candidates.std(axis=0)
-    scaled = (candidates - candidates.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
-    _, chosen = kmeans_plusplus(scaled, count, random_state=int(rng.integers(2**31)))
-    return candidates[chosen]

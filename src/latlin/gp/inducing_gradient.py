@@ -22,7 +22,7 @@ from latlin.inference.evidence.gradient import parameter_gradients
 from latlin.inference.evidence.terms import ExpectedTerm
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import LatentLinearModel, SiteFactor
-from latlin.numerics.arrays import Array
+from latlin.numerics.arrays import Array, room
 from latlin.numerics.linalg import gram, symmetrise
 
 
@@ -127,7 +127,7 @@ def kernel_slopes(
     """The first five sums of `RowSlopes`, from ∂⟨log φ_n⟩ in mean and variance; `outer` is (S − I)L⁻¹."""
     kernel, amplitude = basis.setting.kernel, basis.setting.amplitude**2
     # L⁻ᵀg_n = a_n L⁻ᵀm + 2b_n L⁻ᵀ(S − I)h_n, one per row
-    by_rows = h @ outer
+    by_rows = np.matmul(h, outer, out=room(*h.shape))
     by_rows *= 2.0 * amplitude * b[:, None]
     by_rows += amplitude * a[:, None] * (basis.root @ m)
     return (*pull(kernel, X, basis.Z, by_rows)[:2], amplitude * pull_diagonal(kernel, X, b), a @ h, gram(h, b))

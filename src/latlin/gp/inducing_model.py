@@ -28,15 +28,11 @@ from scipy.linalg import lapack
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import DiagonalWhitening, PrecisionCovariance
 from latlin.distributed.blocks import Block, Blocks, LocalBlocks, add, side_by_side, slices, widen_rows
-from latlin.gp.alternation import alternate
 from latlin.gp.kernel_gradients import cross
 from latlin.gp.setting import MAX_JITTER, Setting, row_blocks
 from latlin.gp.training import count_rows
 from latlin.inference.blocks import BlockModel, Observed, pieces
-from latlin.inference.engine import Engine
 from latlin.inference.forms.sites import SiteParameters, cavity
-from latlin.inference.gaussian_kl.engine import GaussianKL
-from latlin.inference.infer import infer
 from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
@@ -310,49 +306,19 @@ class InducingFunction:
         return self._replaced(found.solve(linear), found)
 
 
-def fit_inducing(
-    basis: Basis,
-    blocks: Blocks,
-    engine: Engine,
-    one: Any,
-    start: InducingFunction | None,
-    verbose: bool,
-    gap: float = 0.0,
-) -> InducingFunction:
-    """The optimum over N(m, S) at fixed parameters, or a bound within `gap` of it."""
-    model = model_of(basis, blocks, one)
-    known = None if start is None or model.gaussian else start.start_at(basis, blocks, model)
-    posterior = _alternated(model, engine, known, gap)
-    if posterior is None:
-        first = None if known is None else replace(known, sites=None)
-        posterior = infer(model, engine, start=first, verbose=verbose)
-    kind = "lower bound" if posterior.evidence_kind == "exact" else posterior.evidence_kind
-    note = f"{posterior.message}; {len(basis.Z)} inducing points, whose evidence is a lower bound on the exact one"
-    return InducingFunction(basis, replace(posterior, evidence_kind=kind, message=note), blocks, one)
-
-
-def _alternated(model: Model, engine: Engine, start: Posterior | None, gap: float) -> Posterior | None:
-    """The optimum by alternation, where a start, rows in memory and log-concave sites allow it."""
-    if start is None or not isinstance(model, LatentLinearModel) or not model.log_concave:
-        return None
-    if not isinstance(engine, GaussianKL) or engine != GaussianKL(tol=engine.tol, max_iter=engine.max_iter):
-        return None
-    structure: Any = getattr(start.density, "structure", None)
-    if not isinstance(structure, PrecisionCovariance):
-        return None
-    gamma = None if start.sites is None else start.sites.gamma
-    return alternate(model, start.mean, structure.precision, engine.tol, gap, gamma)
-
-
 def model_of(basis: Basis, blocks: Blocks, one: Any = None) -> Model:
     """The latent linear model of a basis: rows in memory where they are few, else in blocks."""
-    prior, reading = GaussianFactor(dim=len(basis.Z)), KernelRows(basis, one)
     whole = blocks.whole if isinstance(blocks, LocalBlocks) else None
     if whole is None or whole.n_rows * len(basis.Z) > HELD:
-        return BlockModel(LatentLinearModel([prior]), blocks, reading)
+        return in_blocks(basis, blocks, one)
     rows, extra = held_rows(basis, whole.X)
-    potential = reading.observed(whole)
+    prior, potential = GaussianFactor(dim=len(basis.Z)), KernelRows(basis, one).observed(whole)
     return LatentLinearModel([prior, SiteFactor(rows, potential, offset=basis.setting.mean, extra_variance=extra)])
+
+
+def in_blocks(basis: Basis, blocks: Blocks, one: Any) -> BlockModel:
+    """The model of a basis whose rows are made anew in every pass."""
+    return BlockModel(LatentLinearModel([GaussianFactor(dim=len(basis.Z))]), blocks, KernelRows(basis, one))
 
 
 def held_rows(basis: Basis, X: Array) -> tuple[Array, Array]:

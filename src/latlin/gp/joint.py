@@ -20,10 +20,9 @@ from latlin.gp.latent import Latent, Process, prior_of
 from latlin.gp.learning import AveragedProcess
 from latlin.gp.setting import Setting
 from latlin.inference.diagnosis.diagnose import UNKNOWN
-from latlin.inference.engine import Engine
+from latlin.inference.engine import Engine, site_form
 from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.evidence.terms import ExpectedEvidence
-from latlin.inference.forms.choice import site_form
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import SiteParameters, cavity
 from latlin.inference.gaussian_kl.per_class import ClassSitesFit, fit_classes

@@ -83,6 +83,10 @@ class JointInducingFitter(InducingFitter):
     def _has_fitted(self, latent: Any, setting: Setting) -> bool:
         return super()._has_fitted(latent.classes[0], setting)
 
+    def _curvature(self, latent: Any) -> float | None:
+        each = [super(JointInducingFitter, self)._curvature(one) for one in latent.classes]
+        return None if None in each else sum(one for one in each if one is not None)
+
     def _fit(self, setting: Setting, start: Any, tol: float, verbose: bool = False) -> Any:
         engine: Any = self.engine
         rules = Rules(max(tol, engine.tol), max_iter=engine.max_iter, monotone=True, remedy="raise max_iter")

@@ -23,8 +23,7 @@ from latlin.gp.joint import (
 )
 from latlin.gp.setting import Setting
 from latlin.gp.vecchia import VecchiaFitter, VecchiaLatent, model_of
-from latlin.inference.engine import Engine
-from latlin.inference.forms.choice import site_form
+from latlin.inference.engine import Engine, site_form
 from latlin.inference.forms.sites import cavity
 from latlin.inference.gaussian_kl.per_class import fit_classes
 from latlin.inference.model import LatentLinearModel

@@ -34,7 +34,7 @@ from latlin.hyper.space import Evaluation, Hyperparameter, Space
 from latlin.inference.diagnosis.log_joint import AveragedModel
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
-from latlin.numerics.arrays import Array
+from latlin.numerics.arrays import Array, reuse_memory
 from latlin.numerics.options import one_of
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable_as
@@ -173,7 +173,7 @@ def fit_process(
 ) -> tuple[Process | AveragedProcess, HyperparameterTable]:
     """The process with its hyperparameters maximised or integrated, and their table."""
     # kernels and gradients between the fits are as small as these: threads of BLAS would spin beside them
-    with blas_threads_for(search.approximation.longest_product(data.n_rows)):
+    with blas_threads_for(search.approximation.longest_product(data.n_rows)), reuse_memory():
         return _learnt_process(setting, data, search, rng, wanted, verbose)
 
 

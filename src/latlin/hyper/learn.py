@@ -15,11 +15,11 @@ from scipy.special import logsumexp
 
 from latlin.densities.density import Mixture
 from latlin.hyper import rules
+from latlin.hyper.axes import Axes, axes_at
 from latlin.hyper.marginals import (
-    Axes,
     HyperparameterTable,
     Marginal,
-    axes_at,
+    find_cut_off,
     marginals_from,
     marginals_of,
     normal_marginal,
@@ -53,8 +53,6 @@ SURE = 0.1
 SHARE, OF_VARIANCE = 1e-4, 1e-3
 #: share of the last gradient to which rough fits are followed, the least such gradient, and their least relative gain
 NEARLY, NEAREST, ROUGH_GAIN = 0.3, 1e-3, 1e-7
-#: a density at an end of the search that is within so many nat of the best is cut off
-CUT = 4.0
 INSTEAD = "give it a prior that keeps away from there, other bounds, or a fixed value"
 
 
@@ -283,20 +281,17 @@ def _averaged(space: Space, optimum: Optimum, axes: Axes, rule: rules.Rule, n_fi
     u = np.stack([point.u for point in rule.points])
     shares = share[known] / share[known].sum()
     marginals = (
-        marginals_of(space, axes, u[known], density[known], shares)
+        marginals_of(space, axes, u[known], density[known], shares, rule.step)
         if rule.draws is None
         else marginals_from(space, *rule.draws)
     )
     components = _components(space, rule, share)
-    sides = _cut_off(space, u[known], density[known])
+    sides, at_end = find_cut_off(space, marginals, INSTEAD)
     values = {name: marginal.mean for name, marginal in marginals.items()}
     rows = [
         row_of(m.name, values[m.name], marginals[m.name], int(side), repr(m.prior))
         for m, side in zip(space.members, sides, strict=True)
     ]
-    at_end = bound_message(
-        space, sides, {n: _end(space, n, s) for n, s in zip(space.names, sides, strict=True)}, INSTEAD
-    )
     said = f"{rule.message}, {n_fits} fits"
     unsure = None if rule.error < 0.5 else f"the integral over hyperparameters has an error of {rule.error:.2g} nat"
     caution = ("wrong", at_end) if at_end else None if unsure is None else ("rough", unsure)
@@ -330,20 +325,6 @@ def _components(space: Space, rule: rules.Rule, share: Array) -> tuple[Component
         return Component(float(np.exp(np.log(share[k]) - lost)), weight, space.values(point.u), point.fit)
 
     return tuple(component(k) for k in kept)
-
-
-def _cut_off(space: Space, u: Array, density: Array) -> Array:
-    """−1 or +1 where the density is still high at an end of the search."""
-    box, near = space.box, density > density.max() - CUT
-    reach = 0.05 * np.maximum(np.ptp(u[near], axis=0), 1e-3)
-    low = np.any(u[near] <= box[:, 0] + reach, axis=0)
-    high = np.any(u[near] >= box[:, 1] - reach, axis=0)
-    return np.where(low, -1, np.where(high, 1, 0))
-
-
-def _end(space: Space, name: str, side: int) -> float:
-    low, high = space.members[space.names.index(name)].bounds or (np.nan, np.nan)
-    return low if side < 0 else high
 
 
 def _normal_marginals(space: Space, optimum: Optimum, hessian: Array) -> dict[str, Marginal]:

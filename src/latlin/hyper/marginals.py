@@ -1,220 +1,27 @@
 """Marginal densities of hyperparameters, from the points at which their joint density was evaluated.
 
 The log density is a split normal plus a smooth remainder, which is interpolated between the points by cubic radial
-functions; many quasi-random draws, weighed by that, give the marginals.
+functions; many quasi-random draws, weighed by that, give the marginals. They follow the points where these are a
+lattice, which may be bent far out of the shape of a normal.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from html import escape
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.interpolate import RBFInterpolator
-from scipy.special import gammaln, stdtrit
+from scipy.special import gammaln
 from scipy.stats import qmc
 
-from latlin.hyper.optimum import RELIABLE, Optimum, hessian_at
-from latlin.hyper.space import Hyperparameter, Objective, Point, Space
-from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.hyper.axes import NARROWEST, WIDEST, Axes
+from latlin.hyper.space import Hyperparameter, Space
+from latlin.numerics.arrays import Array
+from latlin.numerics.rng import quasi_random_t
 from latlin.numerics.stored import storable
-
-# --- Coordinates z in which the posterior of hyperparameters is about a standard normal.
-#
-#     u = centre + E (s ∘ z),   E = eigenvectors of minus the inverse Hessian, times the roots of its eigenvalues
-#
-# with one scale s per axis and direction, taken from how far the log density has fallen at ±√2 (Rue, Martino and
-# Chopin, 2009, §6.5): a normal has fallen by one there.
-#
-# Tails of logarithms of scales fall like exp(−a t), slowly where a group has few levels. With
-#
-#     t = z + κ (z √(z² + 1) − z) + δ z²,
-#
-# which is near (κ ± δ) z² far out, such a tail is that of a normal, −½z² = −t/(2(κ ± δ)), and what is left to a smooth
-# interpolation is little. κ and δ of an axis are those with which both falls are ½z².
-
-#: largest and smallest sd of a coordinate that a Hessian may say
-WIDEST, NARROWEST = 3.0, 1e-4
-#: where skewness is measured, and ends of the scales that it may give
-REACH = float(np.sqrt(2.0))
-SCALES = (0.3, 3.0)
-#: factor by which curvature over the reach of an axis may differ from the one that a search has found out
-AGREED = 1.6
-#: a longer tail than this is drawn in; that of the logarithm of a gamma variable of shape 2 is 0.16, those of the
-#: logarithms of the scales of groups that hardly differ are 0.4 to 0.5
-SHORTEST_TAIL = 0.25
-#: largest κ, with which t rises by at least half of z, and steps of Newton's method from t to z
-LONGEST_TAIL, INVERTED = 0.5, 12
-
-
-@dataclass(frozen=True)
-class Axes:
-    """The map between z and u.
-
-    Parameters
-    ----------
-    centre : ndarray of shape (m,)
-    basis : ndarray of shape (m, m)
-        Columns are axes, as long as one standard deviation.
-    up, down : ndarray of shape (m,)
-        Scales for z above and below zero.
-    tried : tuple of pairs
-        Points at which the scales were measured, with gradients of the log density in u where these are known.
-    long_tails : bool
-        Whether long tails are drawn in.
-    """
-
-    centre: Array
-    basis: Array
-    up: Array
-    down: Array
-    tried: tuple[tuple[Point, Array | None], ...] = ()
-    long_tails: bool = False
-
-    @cached_property
-    def _tails(self) -> tuple[Array, Array]:
-        """κ and δ of every axis; κ ± δ are not negative."""
-        if not self.long_tails:
-            return np.zeros_like(self.up), np.zeros_like(self.up)
-        # ½z² is the fall at t = ±√2
-        up, down = REACH / self.up, REACH / self.down
-        (a, b), (c, d) = (_tail_terms(up), _tail_terms(-down))
-        right, left = REACH - up, down - REACH
-        kappa, delta = (right * d - left * b) / (a * d - c * b), (a * left - c * right) / (a * d - c * b)
-        above, below = np.maximum(kappa + delta, 0.0), np.maximum(kappa - delta, 0.0)
-        kappa, delta = 0.5 * (above + below), 0.5 * (above - below)
-        less = np.minimum(1.0, LONGEST_TAIL / np.maximum(kappa, 1e-300))
-        less[np.maximum(above, below) < SHORTEST_TAIL] = 0.0
-        return kappa * less, delta * less
-
-    @property
-    def log_volume(self) -> float:
-        """log |det E|."""
-        return float(np.linalg.slogdet(self.basis)[1])
-
-    @property
-    def even(self) -> Array:
-        """One scale per axis, for both directions."""
-        return 0.5 * (self.up + self.down)
-
-    def split(self, z: Array) -> Array:
-        """u at rows of z, with a scale per direction."""
-        return self.centre + (z * np.where(z >= 0.0, self.up, self.down)) @ self.basis.T
-
-    def plain(self, z: Array) -> Array:
-        """u at rows of z, with one scale per axis."""
-        return self.centre + (z * self.even) @ self.basis.T
-
-    def unscaled(self, u: Array) -> Array:
-        """t of rows of u, with u = centre + E t."""
-        return np.asarray(np.linalg.solve(self.basis, (np.atleast_2d(u) - self.centre).T).T)
-
-    def standard(self, u: Array) -> Array:
-        """z of rows of u, with a scale per direction."""
-        t = self.unscaled(u)
-        return t / np.where(t >= 0.0, self.up, self.down)
-
-    def drawn_in(self, u: Array) -> Array:
-        """z of rows of u, in which exponential tails are those of a normal."""
-        t = self.unscaled(u)
-        kappa, delta = self._tails
-        far = np.where(t >= 0.0, kappa + delta, kappa - delta)
-        z = t * np.sqrt(2.0 / (1.0 + np.sqrt(1.0 + 4.0 * (far * t) ** 2)))
-        for _ in range(INVERTED):
-            z = z - (self._far(z) - t) / self.stretch(z)
-        return np.asarray(z)
-
-    def _far(self, z: Array) -> Array:
-        """t at z."""
-        (kappa, delta), (odd, even) = self._tails, _tail_terms(z)
-        return np.asarray(z + kappa * odd + delta * even)
-
-    def stretch(self, z: Array) -> Array:
-        """dt/dz."""
-        kappa, delta = self._tails
-        return np.asarray(1.0 + kappa * ((2.0 * z**2 + 1.0) / np.sqrt(z**2 + 1.0) - 1.0) + 2.0 * delta * z)
-
-    def log_split_normal(self, u: Array) -> Array:
-        """Log density at rows of u of independent split normals along the axes; it is continuous."""
-        z = self.standard(u)
-        # each axis has the constant of a normal with the mean of the two scales
-        constant = -0.5 * len(self.centre) * LOG_2PI - float(np.log(self.even).sum()) - self.log_volume
-        return constant - 0.5 * np.sum(z**2, axis=1)
-
-
-def _tail_terms(z: Array) -> tuple[Array, Array]:
-    """z√(z² + 1) − z and z²."""
-    return z * (np.sqrt(z**2 + 1.0) - 1.0), z**2
-
-
-def axes_at(objective: Objective, optimum: Optimum, *, sloped: bool = False) -> Axes:
-    """Axes from the curvature at an optimum and the skewness along each of them, with gradients there if `sloped`.
-
-    With gradients, what the search has found out about the curvature serves, where they go together with it; otherwise
-    it is that of the Hessian.
-    """
-    if sloped and optimum.curvature is not None:
-        axes = _axes(objective, optimum, optimum.curvature, sloped)
-        if _confirmed(axes):
-            return axes
-    return _axes(objective, optimum, _curvature(objective, optimum), sloped)
-
-
-def _axes(objective: Objective, optimum: Optimum, curvature: Array, sloped: bool) -> Axes:
-    values, vectors = np.linalg.eigh(_apart(curvature, optimum))
-    # a direction without curvature is as wide as a search may be
-    spread = 1.0 / np.sqrt(np.clip(values, WIDEST**-2, NARROWEST**-2))
-    basis = vectors * spread
-    scales = np.ones((2, len(values)))
-    tried = []
-    for j in range(len(values)):
-        for side, sign in enumerate((1.0, -1.0)):
-            u, box = optimum.u + sign * REACH * basis[:, j], objective.space.box
-            if np.any(u < box[:, 0]) or np.any(u > box[:, 1]):
-                continue
-            tried.append(objective.with_slope(u) if sloped else (objective.at(u), None))
-            scales[side, j] = _scale(optimum.point.log_density - tried[-1][0].log_density)
-    return Axes(optimum.u, basis, scales[0], scales[1], tuple(tried))
-
-
-def _confirmed(axes: Axes) -> bool:
-    """Whether gradients on either side of every axis fall as those of a standard normal in t, about."""
-    m = len(axes.centre)
-    slopes = [slope for point, slope in axes.tried if slope is not None and np.isfinite(point.log_density)]
-    if len(slopes) < 2 * m:
-        return False
-    behind_less_ahead = (np.stack(slopes[1::2]) - np.stack(slopes[::2])) @ axes.basis
-    fall = behind_less_ahead / (2.0 * REACH)
-    values = np.linalg.eigvalsh(0.5 * (fall + fall.T))
-    return bool(np.all(values > 1.0 / AGREED) and np.all(values < AGREED))
-
-
-def _curvature(objective: Objective, optimum: Optimum) -> Array:
-    """Minus the Hessian; of one coordinate, what the last short step of the search has told."""
-    if len(optimum.u) == 1 and optimum.pairs and abs(optimum.pairs[-1][0][0]) <= RELIABLE:
-        (move,), (fall,) = optimum.pairs[-1]
-        return np.array([[fall / move]])
-    return -hessian_at(objective, optimum.u)[0]
-
-
-def _apart(curvature: Array, optimum: Optimum) -> Array:
-    """The curvature with an axis of its own for each coordinate that stands at an end of its search.
-
-    An axis that leans the least bit would leave the search on one side or the other by rounding alone. The density
-    falls there like exp(−|slope|·distance), whose standard deviation is 1/|slope|.
-    """
-    inside = optimum.inside
-    own = np.where(inside, 0.0, optimum.gradient**2)
-    return np.asarray(curvature * np.outer(inside, inside) + np.diag(own))
-
-
-def _scale(fall: float) -> float:
-    # −½z²/s² = −fall at z = √2
-    return float(np.clip(1.0 / np.sqrt(fall), *SCALES)) if fall > 0.0 else SCALES[1]
-
 
 #: draws, points of a stored density, degrees of freedom of the draws
 DRAWS, GRID, DF = 2**12, 201, 5.0
@@ -257,7 +64,9 @@ class Marginal:
         return np.interp(np.asarray(q, float), self.levels, self.x)
 
 
-def marginals_of(space: Space, axes: Axes, u: Array, log_density: Array, share: Array) -> dict[str, Marginal]:
+def marginals_of(
+    space: Space, axes: Axes, u: Array, log_density: Array, share: Array, step: float = 0.0
+) -> dict[str, Marginal]:
     """One marginal per hyperparameter.
 
     Parameters
@@ -270,8 +79,11 @@ def marginals_of(space: Space, axes: Axes, u: Array, log_density: Array, share: 
         Of the coordinates, up to a constant.
     share : ndarray of shape (K,)
         Shares of the points in the integral; mean and sd are by these.
+    step : float
+        Of a lattice whose points these are, in standard deviations; zero where they are none.
     """
-    draws, weight = _weighted_draws(space, axes, u, log_density)
+    draws, proposed = _draws_about(axes) if not step else _draws_in_cells(space, axes, u, share, step)
+    weight = _weights(space, axes, u, log_density, draws, proposed)
     natural = space.natural(u)
     found = {}
     for j, member in enumerate(space.members):
@@ -308,21 +120,42 @@ def normal_marginal(member: Hyperparameter, u: float, sd: float) -> Marginal:
     return _tabulated(member, u + sd * z, weight, mean, float(np.sqrt(weight @ (x - mean) ** 2)))
 
 
-def _weighted_draws(space: Space, axes: Axes, u: Array, log_density: Array) -> tuple[Array, Array]:
-    m = len(space)
-    uniform = qmc.Sobol(m, seed=0).random(DRAWS)
-    z = stdtrit(DF, np.clip(uniform, 1e-7, 1.0 - 1e-7))
-    draws = axes.split(z)
+def _draws_about(axes: Axes) -> tuple[Array, Array]:
+    """Draws about the optimum, and their log density."""
+    z = quasi_random_t(len(axes.centre), DRAWS, DF, seed=0)
     each = gammaln(0.5 * (DF + 1.0)) - gammaln(0.5 * DF) - 0.5 * (DF + 1.0) * np.log1p(z**2 / DF)
-    proposal = (each - np.log(np.where(z >= 0.0, axes.up, axes.down))).sum(axis=1)
+    return axes.split(z), (each - np.log(np.where(z >= 0.0, axes.up, axes.down))).sum(axis=1)
+
+
+def _draws_in_cells(space: Space, axes: Axes, u: Array, share: Array, step: float) -> tuple[Array, Array]:
+    """Draws from the cells of a lattice, more of them where its points have larger shares, and their log density.
+
+    Where the lattice ends because its next point lies beyond an end of the search, that cell is among them.
+    """
+    (low, high), moves = space.box.T, step * axes.even * axes.basis
+    beyond = np.concatenate([u + move for move in np.concatenate([moves.T, -moves.T])])
+    outside = np.any((beyond < low) | (beyond > high), axis=1)
+    middles = np.concatenate([u, beyond[outside]])
+    often = np.sqrt(np.concatenate([share, np.tile(share, 2 * u.shape[1])[outside]]))
+    places = np.round(axes.unscaled(middles) / (axes.even * step)).astype(np.int64)
+    _, first = np.unique(places, axis=0, return_index=True)
+    middles, often = middles[first], often[first] / often[first].sum()
+    levels = (np.arange(DRAWS) + 0.5) / DRAWS
+    chosen = np.minimum(np.searchsorted(np.cumsum(often), levels), len(often) - 1)
+    within = qmc.Sobol(u.shape[1], seed=0).random(DRAWS) - 0.5
+    return middles[chosen] + within @ moves.T, np.log(often[chosen])
+
+
+def _weights(space: Space, axes: Axes, u: Array, log_density: Array, draws: Array, proposed: Array) -> Array:
+    """Shares of draws under the density that is interpolated between the points u."""
     known = log_density > log_density.max() - DEEP
     remainder = log_density[known] - axes.log_split_normal(u[known])
-    surrogate = axes.log_split_normal(draws) + _interpolated(axes.standard(u[known]), remainder, z)
+    surrogate = axes.log_split_normal(draws) + _interpolated(axes.standard(u[known]), remainder, axes.standard(draws))
     low, high = space.box.T
     surrogate[np.any((draws < low) | (draws > high), axis=1)] = -np.inf
-    logs = surrogate - proposal
+    logs = surrogate - proposed
     weight = np.exp(logs - logs.max())
-    return draws, weight / weight.sum()
+    return np.asarray(weight / weight.sum())
 
 
 def _interpolated(at: Array, values: Array, z: Array) -> Array:
@@ -350,10 +183,53 @@ def _tabulated(member: Hyperparameter, u: Array, weight: Array, mean: float, sd:
     pad = np.minimum(ends / step, GRID).astype(int)
     cells = low + step * np.arange(-pad[0], GRID + pad[1])
     masses = np.histogram(u, np.append(cells - 0.5 * step, cells[-1] + 0.5 * step), weights=weight)[0]
-    slope = np.abs(np.array([member.slope(float(t)) for t in cells]))
+    slope = np.abs(member.slope(cells))
     kernel = np.exp(-0.5 * ((grid[:, None] - cells) / np.maximum(width, 2.0 * apart)[:, None]) ** 2)
     density = kernel @ (masses / np.maximum(slope, np.finfo(float).tiny)) / (kernel.sum(axis=1) * step)
     return Marginal(np.asarray(member.value(grid)), density, np.interp(grid, u, below), mean, sd)
+
+
+#: what lies beyond an end of the search, as a share of what lies within, from which on a fit is not to be trusted
+LOST = 0.03
+#: width, in standard deviations of a coordinate, of the two slices at an end that tell how fast its density falls there
+SLICE = 0.35
+#: mass of the last slice below which nothing is said: so few draws are there that they do not tell how it goes on
+SLIGHT = 1e-3
+
+
+def share_beyond(member: Hyperparameter, marginal: Marginal, side: int) -> float:
+    """How much lies beyond an end of the search, as a share of what lies within: as if slices went on as the last two.
+
+    Infinite where the density does not fall towards the end.
+    """
+    end = (member.bounds or (-np.inf, np.inf))[0 if side < 0 else 1]
+    if not np.isfinite(end):
+        return 0.0
+    known = np.array([member.coordinate(float(x)) for x in marginal.x])
+    mass = np.diff(marginal.levels, prepend=0.0)
+    middle = mass @ known / mass.sum()
+    width = SLICE * float(np.sqrt(mass @ (known - middle) ** 2 / mass.sum()))
+    at = member.coordinate(end) - side * width * np.arange(3)
+    last, before = np.abs(np.diff(np.interp(at, known, marginal.levels, left=0.0, right=1.0)))
+    if last < SLIGHT:
+        return 0.0
+    return float(last / (before / last - 1.0)) if before > last else np.inf
+
+
+def find_cut_off(space: Space, marginals: dict[str, Marginal], instead: str) -> tuple[Array, str]:
+    """−1 or +1 where some of the posterior lies beyond an end of the search, and words."""
+    sides, said = np.zeros(len(space), int), []
+    for j, member in enumerate(space.members):
+        shares = {side: share_beyond(member, marginals[member.name], side) for side in (-1, 1)}
+        side = max(shares, key=lambda side: shares[side])
+        if shares[side] < LOST:
+            continue
+        sides[j], beyond = side, shares[side]
+        end, place = "lower" if side < 0 else "upper", (member.bounds or (np.nan, np.nan))[0 if side < 0 else 1]
+        much = f"about {100.0 * beyond / (1.0 + beyond):.0f} % of its posterior lies beyond"
+        much = much if np.isfinite(beyond) else "its posterior does not fall there"
+        said.append(f"{member.name} runs to the {end} end of its search ({place:.3g}): {much}")
+    return sides, f"{'; '.join(said)}; do not trust this fit: {instead}" if said else ""
 
 
 def _distances(u: Array, grid: Array) -> Array:

@@ -18,15 +18,16 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln, logsumexp, stdtrit
-from scipy.stats import qmc
+from scipy.special import gammaln, logsumexp
 
 from latlin.diagnostics.weights import LARGEST_K, smooth_log_weights
-from latlin.hyper.marginals import Axes
+from latlin.hyper.axes import Axes
 from latlin.hyper.optimum import Optimum
 from latlin.hyper.space import Objective, Point
 from latlin.hyper.surrogate import LogDensity, corners, log_density_from, match_moments
 from latlin.numerics.arrays import Array
+from latlin.numerics.rng import quasi_random_t
+from latlin.numerics.threads import one_blas_thread
 
 #: per number of hyperparameters: step in standard deviations, fall in nat at which the lattice ends, most points
 LATTICES = {1: (0.7, 10.0, 120), 2: (1.0, 8.0, 250), 3: (1.2, 7.5, 500)}
@@ -35,6 +36,9 @@ WIDE_LATTICES = {1: (0.9, 8.0, 120), 2: (1.2, 7.0, 250), 3: (1.35, 7.0, 500)}
 NORMAL = 0.1
 #: a neighbour whose density is foreseen to be lower than the end of the lattice by so many nat is not tried
 HOPELESS = 1.0
+#: long tails and arms that bend away from the axes, which a split normal does not foresee, are followed down to so many
+#: nat
+FOLLOWED = 5.0
 #: radius of the sphere of the composite design, in units of √m
 RADIUS = 1.15
 #: draws under an interpolated density, and levels of those at which its uncertainty is looked at
@@ -61,7 +65,7 @@ KnownPoint = tuple[Point, Array | None]
 class Rule(NamedTuple):
     """Points and log weights: ∫ p(u) du ≈ Σ exp(log_weights + log_density); `error` is that of the logarithm.
 
-    `draws` are many weighted points u, where the rule has such: (N, m) and (N,).
+    `draws` are many weighted points u, where the rule has such: (N, m) and (N,). `step` is that of a lattice.
     """
 
     points: list[Point]
@@ -69,6 +73,7 @@ class Rule(NamedTuple):
     error: float
     message: str
     draws: tuple[Array, Array] | None = None
+    step: float = 0.0
 
 
 def _is_normal(axes: Axes) -> bool:
@@ -88,6 +93,14 @@ def lattice(objective: Objective, axes: Axes, centre: Point) -> Rule:
         z = step * np.array(index) * axes.even
         return -0.5 * float(np.sum((z / np.where(z >= 0.0, axes.up, axes.down)) ** 2))
 
+    def ahead(here: tuple[int, ...], then: tuple[int, ...]) -> float:
+        """The log density at a point by those of the two before it in line, bent as a split normal is."""
+        before = tuple(2 * a - b for a, b in zip(here, then, strict=True))
+        if before not in known:
+            return known[here].log_density
+        bend = foreseen(then) - 2.0 * foreseen(here) + foreseen(before)
+        return 2.0 * known[here].log_density - known[before].log_density + bend
+
     known: dict[tuple[int, ...], Point] = {origin: centre}
     queue = [(-centre.log_density, origin)]
     top = centre.log_density
@@ -97,8 +110,9 @@ def lattice(objective: Objective, axes: Axes, centre: Point) -> Rule:
             continue
         rest = known[index].log_density - foreseen(index)
         for neighbour in _neighbours(index):
-            # what a split normal would lose on the way
-            if neighbour in known or rest + foreseen(neighbour) < top - fall - HOPELESS:
+            # what a split normal would lose on the way, and what is in line with the last two points
+            low = rest + foreseen(neighbour) < top - fall - HOPELESS
+            if neighbour in known or (low and ahead(index, neighbour) < top - FOLLOWED):
                 continue
             u = axes.plain(step * np.array(neighbour, float)[None])[0]
             if np.any(u < box[:, 0]) or np.any(u > box[:, 1]):
@@ -112,7 +126,7 @@ def lattice(objective: Objective, axes: Axes, centre: Point) -> Rule:
     message = f"a lattice of {len(points)} points"
     if len(known) >= most:
         message += f", which is all that is allowed although the density has not fallen by {fall:g} nat everywhere"
-    return Rule(points, np.full(len(points), cell), error, message)
+    return Rule(points, np.full(len(points), cell), error, message, step=step)
 
 
 def _neighbours(index: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -211,6 +225,7 @@ def _within_reach(optimum: Optimum, pairs: Sequence[KnownPoint]) -> list[KnownPo
     return [pair for pair in pairs if pair[0].log_density > optimum.point.log_density - LOST]
 
 
+@one_blas_thread()
 def _summarise_design(
     objective: Objective, axes: Axes, known: list[KnownPoint], before: LogDensity | None
 ) -> DesignState:
@@ -343,9 +358,7 @@ class SplitProposal:
     axes: Axes
 
     def draw(self, count: int, seed: int) -> Array:
-        uniform = qmc.Sobol(len(self.axes.centre), seed=seed).random(count)
-        z = WIDER * stdtrit(DF, np.clip(uniform, 1e-9, 1.0 - 1e-9))
-        return self.axes.split(z)
+        return self.axes.split(WIDER * quasi_random_t(len(self.axes.centre), count, DF, seed))
 
     def log_density(self, u: Array) -> Array:
         z = self.axes.standard(u) / WIDER

@@ -113,14 +113,14 @@ class Hyperparameter:
             return low + np.exp(u)
         return high - np.exp(-u) if np.isfinite(high) else u + 0.0
 
-    def slope(self, u: float) -> float:
-        """dx/du."""
+    def slope(self, u: Any) -> Any:
+        """dx/du, for numbers and arrays."""
         low, high = self._ends
         if np.isfinite(low) and np.isfinite(high):
-            return float((high - low) * 0.25 / np.cosh(0.5 * u) ** 2)
+            return (high - low) * 0.25 / np.cosh(0.5 * u) ** 2
         if np.isfinite(low):
-            return float(np.exp(u))
-        return float(np.exp(-u)) if np.isfinite(high) else 1.0
+            return np.exp(u)
+        return np.exp(-u) if np.isfinite(high) else np.ones_like(u)
 
     def bend(self, u: float) -> float:
         """d log|dx/du| / du."""

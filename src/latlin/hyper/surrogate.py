@@ -1,6 +1,6 @@
 """The log density of hyperparameters between the points where it is known, and few points with its moments.
 
-In coordinates t of the curvature at the optimum, drawn in where tails are long (see `marginals`), it is that of a
+In coordinates t of the curvature at the optimum, drawn in where tails are long (see `axes`), it is that of a
 normal plus a smooth rest, log p = c − ½|t|² + r(t).
 This remainder has a Gaussian process as its prior whose Taylor coefficients shrink with their degree,
 

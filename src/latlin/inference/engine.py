@@ -16,7 +16,6 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from latlin.inference.blocks import BlockModel
-from latlin.inference.forms.choice import block_form, site_form
 from latlin.inference.forms.prior import needs_sparse
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sparse_blocks import SparseBlockForm, sparse_block_form
@@ -28,6 +27,16 @@ from latlin.potentials.base import Potential
 
 if TYPE_CHECKING:
     from latlin.inference.posterior import Posterior
+
+
+from latlin.inference.forms.chain import chain_form
+from latlin.inference.forms.dense import dense_form
+from latlin.inference.forms.prior import may_take_sparse
+from latlin.inference.forms.projections import stacked_rows, stacked_sites, whitened_projections
+from latlin.inference.forms.sparse import sparse_form
+from latlin.inference.forms.sums import HeldSites
+from latlin.inference.model import SiteFactor
+from latlin.numerics.arrays import summable
 
 #: options that say when to stop; a fit may go on from a checkpoint under other ones
 STOPPING = frozenset({"tol", "max_iter", "sweeps", "double_loop"})
@@ -163,3 +172,45 @@ def form_of(model: Model) -> SiteForm | SumForm | SparseBlockForm:
     if isinstance(model, BlockModel):
         return sparse_block_form(model) if needs_sparse(model.own) else block_form(model)
     return site_form(model)
+
+
+# --- Which form a model takes: stand-ins for every site, or sums over the sites alone.
+
+
+def site_form(model: Model) -> SiteForm:
+    """The family for a model whose rows are in memory: a chain, a sparse precision, or the smaller of two spaces."""
+    model = in_memory(model)
+    if not may_take_sparse(model):
+        return dense_form(model)
+    return chain_form(model) or sparse_form(model) or dense_form(model)
+
+
+def sum_form(model: Model) -> SumForm | None:
+    """A model by sums alone: it needs factors on w itself and sites on rows; None for any other."""
+    if isinstance(model, BlockModel):
+        return block_form(model)
+    model = in_memory(model)
+    if needs_sparse(model):
+        return None
+    own = [factor for factor in model.sites if factor.H is None]
+    if any(factor.H is not None for factor in model.gaussians) or len(own) == len(model.sites):
+        return None
+    if not own and not model.gaussians:
+        return None
+    form = dense_form(model.among([*model.gaussians, *own]))
+    return SumForm(form, tuple(_held(model, factor, form) for factor in model.sites))
+
+
+def block_form(model: BlockModel) -> SumForm:
+    """A model in blocks by sums: its own factors are here."""
+    own = dense_form(model.own)
+    return SumForm(own, (HeldSites(own.projections, own.sites),) if len(own.sites) else (), model)
+
+
+def _held(model: LatentLinearModel, factor: SiteFactor, form: SiteForm) -> HeldSites:
+    alone = model.among([factor])
+    rows, sites = stacked_rows(alone), stacked_sites(alone)
+    if isinstance(factor.H, LinearOperator):
+        summable("SiteFactor H", rows)
+    moved = sites.shifted(np.asarray(rows @ form.mean)) if form.mean.any() else sites
+    return HeldSites(whitened_projections(rows, form.whitening), moved)

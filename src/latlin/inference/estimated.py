@@ -25,16 +25,16 @@ from scipy import sparse
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.sparse_precision import ProbedPrecisionCovariance
 from latlin.inference.evidence.terms import CurvedEvidence, ExpectedEvidence
-from latlin.inference.forms.prior import Quadratic, needs_sparse, quadratic_of
+from latlin.inference.forms.prior import PAIRS, Quadratic, may_be_sparse, needs_sparse, quadratic_of
 from latlin.inference.forms.projections import stacked_rows, stacked_sites
 from latlin.inference.forms.sites import SiteParameters, Sites
-from latlin.inference.forms.sparse import PAIRS, may_be_sparse, uses_sparse
+from latlin.inference.forms.sparse import uses_sparse
 from latlin.inference.forms.sparse_rows import SharedPattern, pattern_of
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import LOG_2PI, Array
-from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
-from latlin.numerics.optimise import backtrack, solve
+from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, backtrack, rounding
+from latlin.numerics.optimise import solve
 from latlin.numerics.probes import SparseSum, sparse_times
 from latlin.numerics.threads import one_blas_thread
 from latlin.numerics.weighted_gram import WeightedGram

@@ -26,8 +26,8 @@ from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import SubspaceCovariance, Whitening
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.inference.blocks import BlockModel
+from latlin.inference.engine import site_form, sum_form
 from latlin.inference.evidence.terms import ExpectedEvidence
-from latlin.inference.forms.choice import site_form, sum_form
 from latlin.inference.forms.prior import gaussian_part
 from latlin.inference.forms.projections import stacked_sites
 from latlin.inference.forms.sites import SiteParameters, Sites

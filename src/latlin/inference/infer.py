@@ -18,7 +18,7 @@ from latlin.inference.engine import Engine
 from latlin.inference.ep.engine import ExpectationPropagation
 from latlin.inference.estimated import can_be_estimated
 from latlin.inference.exact import Exact
-from latlin.inference.forms.prior import needs_sparse
+from latlin.inference.forms.prior import OVERLAP, has_overlap, has_proper_prior, may_take_sparse, needs_sparse
 from latlin.inference.forms.projections import stacked_sites
 from latlin.inference.forms.sites import Sites
 from latlin.inference.forms.sparse import filling_plan, uses_sparse
@@ -28,9 +28,9 @@ from latlin.inference.local_bound.engine import LocalBound
 from latlin.inference.mean_field import MeanField
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
-from latlin.inference.propriety import OVERLAP, check_propriety, has_overlap
+from latlin.inference.propriety import refuse_improper
 from latlin.numerics.arrays import reuse_memory
-from latlin.numerics.linalg import PIECE
+from latlin.numerics.linalg import longest_product
 from latlin.numerics.options import named_or_own
 from latlin.numerics.progress import begun
 from latlin.numerics.sparse_cholesky import Plan
@@ -87,14 +87,13 @@ def choose(model: Model) -> tuple[Engine, str]:
     n, d = len(sites), model.dim
     if sites.extra is None and _is_independent(model):
         return MeanField(), "every factor is on single coordinates, so free-form mean field is exact"
-    plan = filling_plan(model) if can_be_estimated(model) else None
-    if plan is not None:
-        return GaussianKL(covariance="estimated"), f"{n} sites in {d} dimensions: {_filling(plan)}"
-    if uses_sparse(model):
-        return (
-            GaussianKL(),
-            f"{n} sites in {d} dimensions, and the precision is sparse: a full covariance is affordable",
-        )
+    if may_take_sparse(model):
+        size = f"{n} sites in {d} dimensions"
+        plan = filling_plan(model) if can_be_estimated(model) else None
+        if plan is not None:
+            return GaussianKL(covariance="estimated"), f"{size}: {_filling(plan)}"
+        if uses_sparse(model):
+            return GaussianKL(), f"{size}, and the precision is sparse: a full covariance is affordable"
     if not _fits_full(model, n):
         return _structured(model, sites)
     if sites.gaussian:
@@ -214,17 +213,17 @@ def infer(
         raise ValueError(f"start must be a Posterior, got {type(start).__name__}")
     chosen = resolve(engine)
     with begun(chosen.name, verbose), blas_threads_for(_multiplications(model)), reuse_memory():
-        check_propriety(model)
+        if not has_proper_prior(model):
+            refuse_improper(model)
         return _explained(chosen.run(model, start=start, verbose=verbose, checkpoint=checkpoint))
 
 
 def _multiplications(model: Model) -> float:
-    """Of the longest product of a fit: half of a Gram matrix in the smaller of two spaces, over a block of rows."""
+    """Of the longest product of a fit."""
     if isinstance(model, BlockModel):
         return math.inf
     held = in_memory(model)
-    rows = sum(held.site_count(factor) for factor in held.sites)
-    return 0.5 * min(max(rows, model.dim), PIECE) * float(min(rows, model.dim)) ** 2
+    return longest_product(sum(held.site_count(factor) for factor in held.sites), model.dim)
 
 
 def _explained(post: Posterior) -> Posterior:

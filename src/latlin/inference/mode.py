@@ -23,13 +23,13 @@ from latlin.numerics.ascent import (
     Measure,
     Rules,
     ascend,
+    backtrack,
     gradient_or_distance,
     grain,
     may_be_hidden,
     rounding,
 )
 from latlin.numerics.linalg import dot
-from latlin.numerics.optimise import backtrack
 
 #: gradient below which an indefinite Hessian means a saddle or a minimum, to be left along its curvature
 FLAT = 1e-4

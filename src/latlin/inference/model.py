@@ -16,7 +16,10 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from latlin.inference.arguments import (
+from latlin.numerics.arrays import Array, countable
+from latlin.numerics.intrinsic import generalised_log_det, independent_rows
+from latlin.numerics.linalg import cholesky
+from latlin.numerics.options import (
     Sealed,
     checked_matrix,
     checked_precision,
@@ -27,9 +30,6 @@ from latlin.inference.arguments import (
     positive_array,
     positive_int,
 )
-from latlin.numerics.arrays import Array, countable
-from latlin.numerics.intrinsic import generalised_log_det, independent_rows
-from latlin.numerics.linalg import cholesky
 from latlin.potentials.base import Potential
 
 #: why a question about a covariance has no answer

@@ -13,14 +13,13 @@ from numpy.typing import ArrayLike
 
 from latlin.densities.density import Density
 from latlin.densities.gaussian import Gaussian
-from latlin.inference.arguments import checked_matrix, dense_operator
 from latlin.inference.diagnosis.log_joint import gaussian_kl_bound
 from latlin.inference.evidence.terms import EvidenceTerm, ExpectedEvidence, TiltedEvidence
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.numerics.archive import Archived, save_with_card
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import whole
+from latlin.numerics.options import checked_matrix, dense_operator, whole
 from latlin.numerics.rng import RandomState
 from latlin.numerics.stored import is_storable, storable_as
 
@@ -175,9 +174,10 @@ class Posterior(Archived):
     def corrected_marginals(self, H: Any = None) -> CorrectedMarginals:
         """Marginals of w, or of Hw, with the skew that a Gaussian leaves out, for Gaussian KL and EP.
 
-        Means and variances are corrected by the third and fourth derivatives of the sites, averaged over the Gaussian,
-        or by the cumulants of the tilted densities, to leading order. It needs the covariances of all pairs of sites,
-        and no new fit. After expectation propagation the errors that are left are smaller.
+        Means and variances are those of expectation propagation, corrected by the third and fourth cumulants of the
+        tilted densities to leading order; Gaussian KL goes there by a few sweeps from its own optimum. Where sites are
+        not log-concave it is corrected in its place, by the third and fourth derivatives of the sites averaged over
+        the Gaussian. It needs the covariances of all pairs of sites.
 
         Parameters
         ----------
@@ -196,7 +196,7 @@ class Posterior(Archived):
         >>> infer(model, "gkl").corrected_marginals().skewness.round(2).tolist()
         [0.17]
         """
-        from latlin.inference.diagnosis.correction import correct_marginals  # when first needed: fits do without it
+        from latlin.inference.diagnosis.correction import correct_marginals, propagate  # fits do without them
 
         expected = isinstance(self.evidence_term, ExpectedEvidence)
         propagated = self.sites if isinstance(self.evidence_term, TiltedEvidence) and self.power == 1.0 else None
@@ -206,7 +206,11 @@ class Posterior(Archived):
                 f"engine {self.engine!r} with {type(self.density).__name__}"
             )
         rows = np.eye(self.model.dim) if H is None else checked_matrix(dense_operator(H), "H", self.model.dim)
-        return correct_marginals(in_memory(self.model), self.density, rows, propagated)
+        model, density = in_memory(self.model), self.density
+        if expected and (found := propagate(model, self)) is not None:
+            assert isinstance(found.density, Gaussian)  # that of the engine
+            density, propagated = found.density, found.sites
+        return correct_marginals(model, density, rows, propagated)
 
     def kl_bound(self) -> float:
         """The Gaussian KL lower bound on log Z at this posterior's mean and covariance.

@@ -18,6 +18,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from latlin.distributed.blocks import Block
 from latlin.inference.blocks import BlockModel, Observed, Reading, pieces
+from latlin.inference.forms.prior import is_proper
 from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor, in_memory
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
@@ -28,17 +29,10 @@ LARGEST = 10**7
 FAR = (1e6, 1e8)
 #: how far a row of length one may fall along a unit direction that it is orthogonal to
 NOTHING = 1e-13
-OVERLAP = (
-    "; Gaussian factors overlap (several on w itself, or on projections of w with mean zero or of lower rank), and "
-    "their product is not normalised: log_evidence compares sites under the same factors, but scales of the factors "
-    "cannot be learnt from it unless the model has normalise_prior=True"
-)
 
 
-def check_propriety(model: Model) -> None:
-    """Raise a ValueError where the posterior is improper."""
-    if any(factor.H is None and _is_proper(factor) for factor in model.gaussians):
-        return
+def refuse_improper(model: Model) -> None:
+    """Raise a ValueError where the posterior is improper; with a proper prior on w itself it never is."""
     direction = flat_direction(model)
     if direction is None:
         return
@@ -48,21 +42,6 @@ def check_propriety(model: Model) -> None:
         f"{largest}) no factor falls, as for separable classes under a flat prior; add a GaussianFactor on w, "
         "for example GaussianFactor(cov=100.0), to model.factors"
     )
-
-
-def has_overlap(model: LatentLinearModel) -> bool:
-    """Whether several Gaussian factors make a prior that does not integrate to one.
-
-    A factor on a projection Hw may stand for data; with mean zero or an intrinsic precision it is taken for a part of
-    the prior, such as a penalty on differences. A factor of rank r and scale σ has the constant σ⁻ʳ, and the integral
-    of the product as many powers of scales as w has numbers: factors of more ranks than that overlap.
-    """
-    parts = [
-        factor for factor in model.gaussians if factor.H is None or not _is_proper(factor) or not factor.mean.any()
-    ]
-    ranks = sum(factor.rank or factor.size or model.dim for factor in parts)
-    several = sum(factor.H is None for factor in parts) > 1
-    return (several or ranks > model.dim) and not model.normalise_prior
 
 
 def flat_direction(model: Model) -> Array | None:
@@ -143,13 +122,9 @@ def _opposed(block: Block, reading: Reading, free: Array, inside: Array | None, 
     return rows[np.unique(np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(int))]
 
 
-def _is_proper(factor: GaussianFactor) -> bool:
-    return not factor.by_precision or factor.rank == factor.size
-
-
 def _falling_rows(factor: GaussianFactor) -> Any:
     """Rows R with Rd ≠ 0 for the directions along which a Gaussian factor falls: H, or QH of an intrinsic one."""
-    if _is_proper(factor):
+    if is_proper(factor):
         return factor.H
     return factor.precision if factor.H is None else factor.precision @ factor.H
 

@@ -16,16 +16,24 @@ from latlin.distributed.checkpoints import digest_of
 from latlin.distributed.opening import is_blocked, open_blocks, remember_columns, rowwise
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
-from latlin.linear import _checks
-from latlin.linear._checks import FirstPass, LabelCoding, Numbers, describe
-from latlin.linear._description import Description
-from latlin.linear._design import CoefficientPrior, Design, GaussianPrior, LocatedPrior, design_of, design_of_moments
+from latlin.linear._blocks import BlockRows, FirstPass, Summarised, describe
+from latlin.linear._description import MOST_NAMES, Description
 from latlin.linear._fitting import fit_problem, numbered, settled
 from latlin.linear._learning import Learning, LearntFit, fixed_table, learning
 from latlin.linear._model_checks import Labels, LookBack
 from latlin.linear._predict import AveragedLikelihood, Likelihood, LinearPredictors, latent, latent_covariance
-from latlin.linear._problem import BlockRows, HeldRows, LinearProblem, Summarised, Targets
-from latlin.linear._tables import column_of, encoded, read_rows, validated
+from latlin.linear._problem import (
+    CoefficientPrior,
+    Design,
+    GaussianPrior,
+    HeldRows,
+    LinearProblem,
+    LocatedPrior,
+    Targets,
+    design_of,
+    design_of_moments,
+)
+from latlin.linear._rows import LabelCoding, Numbers, check_offsets, column_of, encoded, offset_of, read_rows, validated
 from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import LARGEST, SMALLEST, Array, measurable, side_by_side, stacked, summable, visible
 from latlin.numerics.options import number, whole
@@ -160,7 +168,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         rows, family = design.rows(X), self._family()
         problems = []
         for index, y in enumerate(codes):
-            targets = Targets(np.asarray(y, float), weight, _checks.column(offset, index))
+            targets = Targets(np.asarray(y, float), weight, offset_of(offset, index))
             centre, width = family.intercept(targets)
             width = width if self.intercept_scale is None else _positive("intercept_scale", self.intercept_scale)
             problems.append(LinearProblem(HeldRows(rows, targets), design, family, self._prior(), (centre, width)))
@@ -301,6 +309,16 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
     def _cast(self, values: Any) -> Any:
         return np.asarray(values).astype(self._dtype, copy=False)
 
+    def _feature_names(self) -> list[str]:
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{j}" for j in range(self.n_features_in_)] if names is None else list(names)
+
+    def _coordinate_names(self, design: Design) -> tuple[str, ...] | None:
+        """Names of the unknowns, for messages; none where they are too many to be read."""
+        if design.dim > MOST_NAMES:
+            return None
+        return tuple([*map(str, self._feature_names()), "intercept"][: design.dim])
+
     # --- asking ---------------------------------------------------------------------------------
 
     def _check_rows(self, X: Any) -> Any:
@@ -314,9 +332,9 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
     def _latents(self, X: Any, offset: Any) -> tuple[Any, list[LinearPredictors], Any]:
         """Rows of the model, the linear predictors of each response, and the kind of numbers to answer in."""
         offset, X = column_of(self, X, "offset", offset), self._check_rows(X)
-        shift = _checks.offsets(offset, X.shape[0], len(self._fits))
+        shift = check_offsets(offset, X.shape[0], len(self._fits))
         rows = self._design.rows(X)
-        return rows, [latent(f.posterior, rows, _checks.column(shift, k)) for k, f in enumerate(self._fits)], X.dtype
+        return rows, [latent(f.posterior, rows, offset_of(shift, k)) for k, f in enumerate(self._fits)], X.dtype
 
     def _likelihood(self, index: int = 0) -> Likelihood:
         """The potential of a response at its hyperparameters, of no particular observation, or several with weights."""

@@ -17,9 +17,9 @@ from latlin.inference.diagnosis.log_joint import log_joint
 from latlin.inference.forms.projections import stacked_sites
 from latlin.inference.model import in_memory
 from latlin.inference.posterior import Posterior
-from latlin.linear._design import Design
 from latlin.linear._learning import ARGUMENTS, LearntFit
 from latlin.linear._predict import levels
+from latlin.linear._problem import Design
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import number, whole
 from latlin.numerics.rng import RandomState
@@ -234,14 +234,7 @@ class Description:
         return [""]
 
     def _feature_names(self) -> list[str]:
-        names = getattr(self, "feature_names_in_", None)
-        return [f"x{j}" for j in range(self.n_features_in_)] if names is None else list(names)
-
-    def _coordinate_names(self, design: Design) -> tuple[str, ...] | None:
-        """Names of the unknowns, for messages; none where they are too many to be read."""
-        if design.dim > MOST_NAMES:
-            return None
-        return tuple([*map(str, self._feature_names()), "intercept"][: design.dim])
+        raise NotImplementedError
 
     def _title(self) -> str:
         posterior: Posterior = self._fits[0].posterior

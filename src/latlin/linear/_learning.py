@@ -15,7 +15,7 @@ with a factor e² either way.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import count
@@ -27,11 +27,11 @@ from latlin.hyper.learn import Learnt, averaged_posterior, integrate, maximise
 from latlin.hyper.marginals import HyperparameterTable, row_of
 from latlin.hyper.space import Evaluate, Evaluation, Hyperparameter, Space
 from latlin.inference.engine import Engine
+from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.forms.site_family import density_under
 from latlin.inference.gaussian_kl.covariances import Full
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.posterior import Posterior
-from latlin.linear._exact import Spectrum
 from latlin.linear._problem import LinearProblem
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import one_of
@@ -290,45 +290,25 @@ def evaluation(
         found = unknowns.assembled(numbers)
         file = None if checkpoint is None else f"{os.fspath(checkpoint)}.{next(number)}"
         posterior = engine.run(problem.model(found), start=start if before is None else before, checkpoint=file)
-        gradient = unknowns.slopes(problem.gradient(posterior, found)) if slopes else None
+        gradient = unknowns.slopes(slopes_of(problem, posterior, found)) if slopes else None
 
         def held(others: dict[str, float]) -> Mapping[str, float]:
             values = unknowns.assembled(others)
             model = problem.model(values)
             moved = replace(posterior, model=model, density=density_under(model, posterior))
-            return unknowns.slopes(problem.gradient(moved, values))
+            return unknowns.slopes(slopes_of(problem, moved, values))
 
         return Evaluation(posterior.log_evidence, gradient, posterior, held if tall else None)
 
     return evaluate
 
 
-def learn_exactly(
-    problem: LinearProblem,
-    decompose: Callable[[Any], Spectrum],
-    posterior_at: Callable[[dict[str, Any]], Posterior],
-    values: Mapping[str, Any],
-    free: Sequence[str],
-    task: LearningTask,
-) -> LearntFit:
-    """Learn "prior_scale" and "scale" of a Gaussian model from its spectrum; posteriors only where they are needed.
-
-    `decompose` gives the spectrum of the problem for relative prior scales.
-    """
-    unknowns = Unknowns(problem, values, free, task.wish.priors)
-    single = np.ndim(values["prior_scale"]) == 0
-    data = decompose(1.0 if single else values["prior_scale"])
-
-    def evaluate(numbers: dict[str, float], before: Any, slopes: bool) -> Evaluation:
-        found = unknowns.assembled(numbers)
-        scale = float(found["prior_scale"]) if single else 1.0
-        value, gradient = data.log_evidence(float(np.log(scale)), float(np.log(found["scale"])))
-        by_name = {"prior_scale": gradient[0] / scale, "scale": gradient[1] / found["scale"]}
-        return Evaluation(value, unknowns.slopes({name: by_name[name] for name in free}), None)
-
-    learnt = task.run(unknowns.space, evaluate, curvature=True)
-    fitted = tuple(c._replace(fit=posterior_at(unknowns.assembled(c.values))) for c in learnt.components)
-    return fit_of(replace(learnt, components=fitted), unknowns)
+def slopes_of(problem: LinearProblem, posterior: Posterior, values: Mapping[str, Any]) -> dict[str, Any]:
+    """∂ log Z / ∂ hyperparameter, re-optimised; one number per feature for "prior_scale"."""
+    slopes = evidence_gradient(posterior)
+    found, names = slopes.sites[-1], problem.family.parameters
+    likelihood = {n: found[n] if np.ndim(values[n]) else float(np.sum(found[n])) for n in names}
+    return {**likelihood, **problem.prior.gradient(problem.design, values, slopes)}
 
 
 def fit_of(learnt: Learnt, unknowns: Unknowns) -> LearntFit:

@@ -31,9 +31,8 @@ from latlin.inference.diagnosis.diagnose import UNKNOWN
 from latlin.inference.diagnosis.dispersion import Dispersion, pearson_sums
 from latlin.inference.diagnosis.log_joint import AveragedModel
 from latlin.inference.posterior import Posterior
-from latlin.linear._design import Design
 from latlin.linear._learning import LearntFit, ranges_of
-from latlin.linear._problem import HeldRows, LinearProblem
+from latlin.linear._problem import Design, HeldRows, LinearProblem
 from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import is_name
@@ -81,11 +80,13 @@ class LookBack:
         """All checks that can be made."""
         searches = checks_of_searches(self.problems, self.fits, self.given, self.names)
         features, design = self._checks_of_features(), self.problems[0].design
-        # where classes are separated there is nothing left to look at
-        separated = any(check.name == "separation" and not check.passed for check in features)
-        fits = [] if separated or not self.residuals else self.fits
+        told = not all(check.passed for check in features)
+        # where classes are separated, or the target is copied, there is nothing left to look at
+        fits = [] if told or not self.residuals else self.fits
         residuals = [checks_of_residuals(fit.posterior, design, self.names) for fit in fits]
-        return ModelChecks((*self.family, *searches, *features, *worst(residuals)))
+        # a feature that says too much comes first: it may be why a search ran to an end
+        said = (features, searches) if told else (searches, features)
+        return ModelChecks((*self.family, *said[0], *said[1], *worst(residuals)))
 
     def _checks_of_features(self) -> list[Check]:
         """Whether features say too much, of rows in memory."""
@@ -170,6 +171,12 @@ ENDS: Mapping[tuple[str, bool], tuple[str, str]] = {
 }
 
 
+#: what to do where a search ended at an end, or where maximising makes intervals too narrow
+MAXIMISED = (
+    "Use hyperparameters='integrate' (--hyperparameters integrate), or give the prior scale a number (prior_scale, "
+    "--prior-scale)"
+)
+INTEGRATED = "Give the prior scale a number (prior_scale, --prior-scale), and look for a feature that copies the target"
 #: a scale of one feature in a message
 ONE_OF = re.compile(r"\b(prior_scale|scale)\[(\d+)\]")
 
@@ -185,12 +192,13 @@ def checks_of_searches(
 
 def check_hyperparameters(problem: LinearProblem, fit: LearntFit, learnt: Sequence[str], names: Sequence[str]) -> Check:
     """Whether a search for hyperparameters ended inside its range; features are named where they have their own."""
-    if fit.posterior.caution is not None and fit.posterior.caution[0] != UNKNOWN:
+    verdict, words = fit.posterior.caution or (UNKNOWN, "")
+    if verdict != UNKNOWN:
         return Check(
             "hyperparameters",
-            False,
-            ONE_OF.sub(lambda found: f"{found[1]} of {names[int(found[2])]!r}", fit.posterior.caution[1]),
-            "Use hyperparameters='integrate', or give the prior scale a number (prior_scale, --prior-scale)",
+            verdict != "wrong",  # what makes the approximation rough says nothing against the model
+            ONE_OF.sub(lambda found: f"{found[1]} of {names[int(found[2])]!r}", words),
+            INTEGRATED if isinstance(fit.posterior.model, AveragedModel) else MAXIMISED,
         )
     spans = ranges_of(problem)
     for name in learnt:

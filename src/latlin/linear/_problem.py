@@ -1,35 +1,227 @@
-"""One response on one design: the model for given hyperparameters, and the gradient of its evidence in them.
+"""One response on one design: from features to rows of the model, the prior, and the model for given hyperparameters.
 
-The rows are in memory or in blocks; `HeldRows` and `BlockRows` are the two places, and nothing above knows which.
+The unknowns are w = (coefficients, intercept), and a row of the model is (x − centre, 1): standardising is a matter of
+the prior alone, whose standard deviation for coefficient j is prior_scale / sd_j, and of where the intercept is
+measured. Sparse rows are scaled in this way but not centred, which would make them dense.
 """
 
 from __future__ import annotations
 
-import hashlib
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
+from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from latlin.distributed.blocks import Block, Blocks
-from latlin.inference.blocks import BlockModel, Observed
-from latlin.inference.evidence.gradient import evidence_gradient
+from latlin.inference.evidence.terms import EvidenceGradient
 from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor
-from latlin.inference.posterior import Posterior
-from latlin.linear._checks import FirstPass, LabelCoding, take_column
-from latlin.linear._design import FLAT, CoefficientPrior, Design
-from latlin.numerics.arrays import Array, largest
+from latlin.numerics.arrays import LARGEST, Array, largest
+from latlin.numerics.linalg import longest_product
+from latlin.numerics.stored import storable
 from latlin.potentials import families
-from latlin.potentials.base import Potential
-from latlin.potentials.checks import RefusedSites, countable, finite, refuse
+from latlin.potentials.checks import countable, finite, refuse
 from latlin.potentials.families import FAMILIES, Described, Family
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.poisson import Poisson
+from latlin.potentials.ranges import Between, Range
+
+#: rows that stay in the cache
+PIECE = 512
+#: spread, as a share of the mean, of a constant feature
+FLAT = 1e-10
+#: the largest scale whose square is among the numbers that a model takes
+LARGEST_SCALE = float(np.sqrt(LARGEST))
+
+
+@storable
+@dataclass(frozen=True)
+class Design:
+    """How features become rows.
+
+    Parameters
+    ----------
+    centre : ndarray of shape (n_features,)
+        Subtracted from the features; zeros where nothing is.
+    spread : ndarray of shape (n_features,)
+        Standard deviations that the prior is measured in; ones without standardising.
+    intercept : bool
+        The rows end in a 1.
+    """
+
+    centre: Array
+    spread: Array
+    intercept: bool
+
+    @property
+    def n_features(self) -> int:
+        return len(self.centre)
+
+    @property
+    def dim(self) -> int:
+        """Number of unknowns."""
+        return self.n_features + self.intercept
+
+    def rows(self, X: Any) -> Any:
+        """The rows of the model; sparse where `X` is and nothing is subtracted."""
+        if sparse.issparse(X) and not self.centre.any():
+            plain = sparse.csr_array(X, dtype=float)
+            ones = sparse.csr_array(np.ones((X.shape[0], 1)))
+            return sparse.csr_array(sparse.hstack([plain, ones], format="csr")) if self.intercept else plain
+        rows = np.empty((X.shape[0], self.dim))
+        np.subtract(X.toarray() if sparse.issparse(X) else X, self.centre, out=rows[:, : self.n_features])
+        rows[:, self.n_features :] = 1.0
+        return rows
+
+    def user_rows(self) -> Any:
+        """The matrix that turns w into the coefficients and the intercept at x = 0, sparse."""
+        last = sparse.csr_array(np.append(-self.centre, 1.0)[None, :])
+        whole = sparse.eye_array(self.n_features, self.dim, format="csr")
+        return sparse.csr_array(sparse.vstack([whole, last], format="csr")) if self.intercept else whole
+
+    def coefficients(self, w: Array) -> tuple[Array, Array]:
+        """Coefficients and intercepts at x = 0 of one w or of each row of a matrix."""
+        coef = w[..., : self.n_features]
+        shift = -np.asarray(coef @ self.centre)
+        return coef, shift + w[..., -1] if self.intercept else shift
+
+
+def design_of(X: Any, weight: Array | None, *, standardise: bool, intercept: bool, absorbed: bool) -> Design:
+    """The design for training rows.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n, n_features)
+    weight : ndarray of shape (n,) or None
+    standardise : bool
+        Measure the prior in standard deviations of the features, and dense features from their means.
+    intercept : bool
+        The model has an intercept among its unknowns.
+    absorbed : bool
+        A shift of the features can be made up for by the intercept or by cut points.
+    """
+    mean, variance = _moments(X, weight) if standardise else (np.zeros(X.shape[1]), np.ones(X.shape[1]))
+    centred = absorbed and not sparse.issparse(X)
+    return design_of_moments(mean, variance, standardise=standardise, intercept=intercept, centred=centred)
+
+
+def design_of_moments(mean: Array, variance: Array, *, standardise: bool, intercept: bool, centred: bool) -> Design:
+    """The design for features of these moments."""
+    if not standardise:
+        return Design(np.zeros(len(mean)), np.ones(len(mean)), intercept)
+    # a constant feature has a spread of rounding only
+    flat = variance <= (FLAT * mean) ** 2
+    spread = np.where(flat, 1.0, np.sqrt(np.where(flat, 1.0, variance)))
+    return Design(mean if centred else np.zeros(len(mean)), spread, intercept)
+
+
+def _moments(X: Any, weight: Array | None) -> tuple[Array, Array]:
+    """Weighted means and variances of the columns."""
+    if sparse.issparse(X):
+        mean, variance = mean_variance_axis(sparse.csr_matrix(X, dtype=float), axis=0, weights=weight)
+        return np.asarray(mean, float), np.asarray(variance, float)
+    share = np.full(X.shape[0], 1.0 / X.shape[0]) if weight is None else weight / weight.sum()
+    # plain loops: NumPy's own BLAS threads would spin beside those of SciPy, which the engines use
+    mean, variance = np.einsum("n,nd->d", share, X, dtype=float), np.zeros(X.shape[1])
+    for i in range(0, X.shape[0], PIECE):
+        part = X[i : i + PIECE] - mean
+        variance += np.einsum("n,nd,nd->d", share[i : i + PIECE], part, part)
+    return mean, variance
+
+
+# --- Priors of the coefficients: independent Gaussians here, sites with kinks or heavy tails in `sparse.py`.
+#
+# All are measured in the spreads of the design: the scale of coefficient j is prior_scale / spread_j. The intercept
+# has its own location and (wide) scale, which are never learnt.
+
+#: hyperparameters by name: "prior_scale" and those of the likelihood and of the prior
+Values = Mapping[str, Any]
+#: largest mean of all coefficients that is sought, in their unit
+FARTHEST = 10.0
+
+
+class CoefficientPrior(Protocol):
+    """A prior for the unknowns of a design."""
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of its parameters besides "prior_scale"."""
+        ...
+
+    def first(self) -> dict[str, Any]:
+        """Parameters to start a search from."""
+        ...
+
+    def ranges(self, unit: float) -> dict[str, Range]:
+        """Where the parameters lie; `unit` is that of the coefficients."""
+        ...
+
+    def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> GaussianFactor | SiteFactor:
+        """The factor of the model."""
+        ...
+
+    def gradient(self, design: Design, values: Values, slopes: EvidenceGradient) -> dict[str, Any]:
+        """∂ log Z / ∂ parameter; one number per feature for "prior_scale"."""
+        ...
+
+
+def locate_and_scale(design: Design, intercept: tuple[float, float], values: Values) -> tuple[Array, Array]:
+    count = design.n_features
+    loc, scale = (np.broadcast_to(values.get(n, 0.0), count) / design.spread for n in ("prior_mean", "prior_scale"))
+    if scale.max() > LARGEST_SCALE:
+        raise ValueError(
+            f"prior_scale must leave coefficients below {LARGEST_SCALE:g} in the units of X, got {scale.max():g}: "
+            "change the units"
+        )
+    return (np.append(loc, intercept[0]), np.append(scale, intercept[1])) if design.intercept else (loc, scale)
+
+
+@dataclass(frozen=True)
+class GaussianPrior:
+    """w_j ~ N(0, (prior_scale / spread_j)²)."""
+
+    parameters: tuple[str, ...] = ()
+
+    def first(self) -> dict[str, Any]:
+        return {}
+
+    def ranges(self, unit: float) -> dict[str, Range]:
+        return {}
+
+    def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> GaussianFactor:
+        mean, scale = locate_and_scale(design, intercept, values)
+        return GaussianFactor(mean, scale**2)
+
+    def gradient(self, design: Design, values: Values, slopes: EvidenceGradient) -> dict[str, Any]:
+        # v_j = s_j²/spread_j², ∂v_j/∂s_j = 2 s_j/spread_j²
+        d_variance = slopes.gaussians[0].d_cov[: design.n_features]
+        return {"prior_scale": d_variance * 2.0 * values["prior_scale"] / design.spread**2}
+
+
+@dataclass(frozen=True)
+class LocatedPrior:
+    """w_j ~ N(prior_mean / spread_j, (prior_scale / spread_j)²), with one mean for all that can be learnt."""
+
+    parameters: tuple[str, ...] = ("prior_mean",)
+
+    def first(self) -> dict[str, Any]:
+        return {"prior_mean": 0.0}
+
+    def ranges(self, unit: float) -> dict[str, Range]:
+        return {"prior_mean": Between(-FARTHEST * unit, FARTHEST * unit, 0.0)}
+
+    def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> GaussianFactor:
+        return GaussianPrior().factor(design, intercept, values)
+
+    def gradient(self, design: Design, values: Values, slopes: EvidenceGradient) -> dict[str, Any]:
+        d_mean = slopes.gaussians[0].d_mean[: design.n_features]
+        return {**GaussianPrior().gradient(design, values, slopes), "prior_mean": d_mean / design.spread}
+
 
 # --- The families of the linear estimators, and what was observed of the rows in memory.
 
@@ -97,10 +289,6 @@ SURVIVAL = _chosen(*families.TIMES)
 AMOUNTS = _chosen(*families.AMOUNTS)
 
 
-#: hyperparameters by name: "prior_scale" and those of the likelihood and of the prior
-Values = Mapping[str, Any]
-
-
 #: prior standard deviations, in their unit, beyond which precisions may be lost in rounding
 WIDEST = 1e6
 
@@ -134,6 +322,10 @@ class HeldRows:
     def n_rows(self) -> int:
         return int(self.rows.shape[0])
 
+    @property
+    def weight(self) -> float:
+        return float(self.n_rows if self.targets.weight is None else self.targets.weight.sum())
+
     def feature_size(self, n_features: int) -> float:
         """The root mean square of the features."""
         features = self.rows[:, :n_features]
@@ -148,118 +340,25 @@ class HeldRows:
         return LatentLinearModel([prior, SiteFactor(self.rows, potential, self.targets.weight, self.targets.offset)])
 
 
-@dataclass(frozen=True)
-class LinearReading:
-    """Rows of features and observations as sites; rows of weight zero are left out.
-
-    Parameters
-    ----------
-    design : Design
-    family : Family
-    values : dict
-        Hyperparameters.
-    coding : Coding
-    column : int
-        Which of several offsets per row.
-    """
-
-    design: Design
-    family: Family
-    values: Values
-    coding: LabelCoding
-    column: int
-
-    def __call__(self, block: Block) -> Observed | None:
-        y = take_column(block.y, len(self.family.columns))
-        X, weight, offset = block.X, block.weight, block.offset
-        if weight is not None:
-            weight = np.asarray(weight, float)
-            kept = weight > 0.0
-            if not kept.any():
-                return None
-            if not kept.all():
-                X, y, weight, offset = X[kept], y[kept], weight[kept], None if offset is None else offset[kept]
-        if offset is not None:
-            offset = np.asarray(offset, float)
-            offset = offset[:, self.column] if offset.ndim == 2 else offset
-        try:
-            sites = self.family.potential(self.coding(y), self.values)
-        except RefusedSites as error:
-            raise ValueError(f"in block {block.number} of the rows {error}") from None
-        return Observed(self.design.rows(X), sites, weight, offset)
-
-    def kind(self) -> Potential:
-        return self.family.kind(self.values)
-
-
-@dataclass(frozen=True)
-class Summarised:
-    """What families ask of targets, from the table of the first pass."""
-
-    table: FirstPass
-    class_weight: Array | None = None
-
-    def mean(self) -> float:
-        assert self.table.response is not None  # numbers have one
-        return float(self.table.response.mean[0])
-
-    def residual_moments(self) -> tuple[float, float]:
-        assert self.table.response is not None  # numbers have one
-        return float(self.table.response.mean[1]), float(np.sqrt(self.table.response.variance[1]))
-
-    def log_exposure(self) -> float | None:
-        total = self.table.log_exposure
-        return None if total is None else total - float(np.log(self.table.features.weight))
-
-    def class_weights(self, count: int) -> Array:
-        assert self.class_weight is not None  # labels have them
-        return self.class_weight
-
-
-@dataclass(frozen=True)
-class BlockRows:
-    """Rows in blocks.
-
-    Parameters
-    ----------
-    blocks : Blocks
-    table : Table
-        What the first pass found.
-    targets : Summarised
-    coding : Coding
-    column : int
-    digest : str
-        Of the rows, where a checkpoint is kept.
-    """
-
-    blocks: Blocks
-    table: FirstPass
-    targets: Summarised
-    coding: LabelCoding
-    column: int
-    digest: str = ""
+class ObservedRows(Protocol):
+    """Rows and what was observed of them: in memory (`HeldRows`), or in blocks (`BlockRows` in `_blocks.py`)."""
 
     @property
-    def n_rows(self) -> int:
-        return self.table.n_rows
+    def targets(self) -> Described: ...
+
+    @property
+    def n_rows(self) -> int: ...
+
+    @property
+    def weight(self) -> float:
+        """The sum of the weights."""
+        ...
 
     def feature_size(self, n_features: int) -> float:
         """The root mean square of the features."""
-        moments = self.table.features
-        return float(np.sqrt(np.mean(moments.variance + moments.mean**2))) or 1.0
+        ...
 
-    def model(self, prior: GaussianFactor | SiteFactor, design: Design, family: Family, values: Values) -> BlockModel:
-        reading = LinearReading(design, family, dict(values), self.coding, self.column)
-        return BlockModel(LatentLinearModel([prior]), self.blocks, reading, self._signature(design, values))
-
-    def _signature(self, design: Design, values: Values) -> str:
-        """What distinguishes these data and hyperparameters from others."""
-        digest = hashlib.sha256(repr((self.table.n_rows, self.coding, self.column, self.digest)).encode())
-        moments = [m for m in (self.table.features, self.table.response) if m is not None]
-        numbers = [part for m in moments for part in m] + [values[name] for name in sorted(values)]
-        for part in (*numbers, design.centre, design.spread):
-            digest.update(np.asarray(part, float).tobytes())
-        return digest.hexdigest()
+    def model(self, prior: GaussianFactor | SiteFactor, design: Design, family: Family, values: Values) -> Model: ...
 
 
 @dataclass(frozen=True)
@@ -268,7 +367,7 @@ class LinearProblem:
 
     Parameters
     ----------
-    observed : HeldRows or BlockRows
+    observed : ObservedRows
     design : Design
     family : Family
     prior : Prior
@@ -276,7 +375,7 @@ class LinearProblem:
         Mean and standard deviation of the prior of the intercept.
     """
 
-    observed: HeldRows | BlockRows
+    observed: ObservedRows
     design: Design
     family: Family
     prior: CoefficientPrior
@@ -291,6 +390,12 @@ class LinearProblem:
         """Rows times unknowns."""
         return self.observed.n_rows * self.design.dim
 
+    def longest_product(self, n_classes: int = 1) -> float:
+        """Multiplications of the longest product of a fit, of several classes together."""
+        if not isinstance(self.observed, HeldRows):
+            return math.inf
+        return longest_product(self.observed.n_rows, n_classes * self.design.dim)
+
     @property
     def has_gaussian_noise(self) -> bool:
         """Whether the noise is Gaussian about y, or about its logarithm (of rows in memory)."""
@@ -301,13 +406,6 @@ class LinearProblem:
         """The prior first, then the observations."""
         prior = self.prior.factor(self.design, self.intercept, values)
         return self.observed.model(prior, self.design, self.family, values)
-
-    def gradient(self, posterior: Posterior, values: Values) -> dict[str, Any]:
-        """∂ log Z / ∂ hyperparameter, re-optimised; one number per feature for "prior_scale"."""
-        slopes = evidence_gradient(posterior)
-        found, names = slopes.sites[-1], self.family.parameters
-        likelihood = {n: found[n] if np.ndim(values[n]) else float(np.sum(found[n])) for n in names}
-        return {**likelihood, **self.prior.gradient(self.design, values, slopes)}
 
     @cached_property
     def feature_size(self) -> float:

@@ -12,9 +12,7 @@ from sklearn.base import RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from latlin.distributed.opening import is_blocked, refuse_checkpoint, rowwise
-from latlin.linear import _checks
 from latlin.linear._base import LinearEstimator
-from latlin.linear._checks import Loss, check_actions, chosen, exposed, loss_table
 from latlin.linear._predict import (
     LinearPredictors,
     draw_observations,
@@ -26,7 +24,16 @@ from latlin.linear._predict import (
     predictive_interval,
     predictive_quantiles,
 )
-from latlin.linear._tables import column_of
+from latlin.linear._rows import (
+    Loss,
+    check_actions,
+    check_offsets,
+    check_weights,
+    chosen,
+    column_of,
+    exposed,
+    loss_table,
+)
 from latlin.numerics.alerts import alert
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import real_array, whole
@@ -81,7 +88,7 @@ class Regression(RegressorMixin, LinearEstimator):
         refuse_checkpoint(checkpoint)
         several = self._columns() > 1 and np.asarray(y).ndim == 2 and 1 < np.asarray(y).shape[1] <= self._columns()
         X, y = self._training(X, y, y_numeric=True, multi_output=several)
-        weight, shift = _checks.weights(sample_weight, X.shape[0]), _checks.offsets(offset, X.shape[0])
+        weight, shift = check_weights(sample_weight, X.shape[0]), check_offsets(offset, X.shape[0])
         problems = self._problems(X, [np.asarray(y, float)], weight, shift)
         (before,) = self._earlier(1)
         try:
@@ -183,7 +190,7 @@ class Regression(RegressorMixin, LinearEstimator):
     ) -> tuple[Array, NDArray[np.int64]]:
         """Linear predictors of the rows by draws of the coefficients, shape (n, n_samples), and their components."""
         offset, X = column_of(self, X, "offset", offset), self._check_rows(X)
-        shift = _checks.offsets(offset, X.shape[0])
+        shift = check_offsets(offset, X.shape[0])
         w, label = draw_weights(self._fits[0].posterior, whole("n_samples", n_samples), rng)
         return np.asarray(self._design.rows(X) @ w.T) + (0.0 if shift is None else shift[:, None]), label
 

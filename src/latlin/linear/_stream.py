@@ -22,13 +22,10 @@ from latlin.hyper.space import Evaluation
 from latlin.inference.ep.engine import ExpectationPropagation
 from latlin.inference.model import GaussianFactor
 from latlin.inference.posterior import EvidenceKind, Posterior
-from latlin.linear import _checks
-from latlin.linear._checks import at_least_two, class_index
-from latlin.linear._design import CoefficientPrior, Design, GaussianPrior
-from latlin.linear._fitting import ARGUMENTS, fit_problem, settled
-from latlin.linear._learning import Learning, LearntFit, Unknowns
-from latlin.linear._problem import LinearProblem, Targets
-from latlin.linear._tables import encoded
+from latlin.linear._fitting import fit_problem, settled
+from latlin.linear._learning import ARGUMENTS, Learning, LearntFit, Unknowns
+from latlin.linear._problem import CoefficientPrior, Design, GaussianPrior, LinearProblem, Targets
+from latlin.linear._rows import at_least_two, check_offsets, check_weights, class_index, encoded
 from latlin.numerics.arrays import LOG_SQRT_2PI, Array, orderly
 
 #: rows a first block must have when hyperparameters are to be learnt from it
@@ -258,7 +255,7 @@ class Streaming(_Stream):
         """
         first = not hasattr(self, "_fits")
         X, y = self._training(self._block(X, first), y, reset=first, y_numeric=True)
-        weight, shift = _checks.weights(sample_weight, X.shape[0]), _checks.offsets(offset, X.shape[0])
+        weight, shift = check_weights(sample_weight, X.shape[0]), check_offsets(offset, X.shape[0])
         return self._absorbed(X, [np.asarray(y, float)], weight, shift)
 
 
@@ -287,7 +284,7 @@ class StreamingClasses(_Stream):
         first = not hasattr(self, "_fits")
         X, y = self._training(self._block(X, first), orderly("y", y), reset=first)
         check_classification_targets(y)
-        weight = _checks.weights(sample_weight, X.shape[0])
+        weight = check_weights(sample_weight, X.shape[0])
         labels = np.unique(y if classes is None else classes)
         if first:
             self.classes_ = at_least_two(labels)
@@ -297,4 +294,4 @@ class StreamingClasses(_Stream):
             )
         class_index(np.asarray(y), self.classes_)
         codes = self._codes(y)
-        return self._absorbed(X, codes, weight, _checks.offsets(offset, X.shape[0], len(codes)))
+        return self._absorbed(X, codes, weight, check_offsets(offset, X.shape[0], len(codes)))

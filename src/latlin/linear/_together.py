@@ -24,15 +24,15 @@ from latlin.inference.gaussian_kl.class_rows import BlockClasses, Classes
 from latlin.inference.gaussian_kl.classes import ClassesFit, fit_coefficients
 from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
-from latlin.linear import _checks
-from latlin.linear._checks import LabelCoding
-from latlin.linear._design import Design
+from latlin.linear._blocks import BlockRows
 from latlin.linear._fitting import SMALL, settled
 from latlin.linear._learning import Learning, LearntFit, Unknowns, fit_of, fixed_table
 from latlin.linear._predict import LinearPredictors
-from latlin.linear._problem import BlockRows, LinearProblem, naming_wide_priors
+from latlin.linear._problem import Design, LinearProblem, naming_wide_priors
+from latlin.linear._rows import LabelCoding, offset_of
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Rules
+from latlin.numerics.threads import blas_threads_for
 from latlin.potentials.class_links import ClassLink
 from latlin.potentials.gaussian import Gaussian
 
@@ -62,24 +62,25 @@ def fit_together(
     """One fit per class, all of one model; `given` and `wish` say what its prior scale is, `earlier` fits start it."""
     problem, data = problems[0], _classes_of(problems)
     values, free = settled(problem, dict(given), False)
-    if not free or wish.manner == "fixed":
-        found = _fitted(link, problem, data, values, None, verbose)
-        return [
-            LearntFit(_posterior(link.name, each, values, found, k), dict(values), table=fixed_table(values))
-            for k, each in enumerate(problems)
-        ]
-    values["prior_scale"] = earlier[0].values["prior_scale"] if earlier else START * problem.unit
-    unknowns = Unknowns(problem, values, free, wish.priors)
-    learnt, fits = _learn(link, problem, data, unknowns, wish, verbose), []
-    for k, each in enumerate(problems):
-        of_class = [
-            part._replace(fit=_posterior(link.name, each, unknowns.assembled(part.values), part.fit, k))
-            for part in learnt.components
-        ]
-        fit = fit_of(replace(learnt, components=tuple(of_class)), unknowns)
-        caution = fit.posterior.caution or (UNKNOWN, CAUTION)
-        fits.append(fit._replace(posterior=replace(fit.posterior, caution=caution)))
-    return fits
+    with blas_threads_for(problem.longest_product(len(problems))):
+        if not free or wish.manner == "fixed":
+            found = _fitted(link, problem, data, values, None, verbose)
+            return [
+                LearntFit(_posterior(link.name, each, values, found, k), dict(values), table=fixed_table(values))
+                for k, each in enumerate(problems)
+            ]
+        values["prior_scale"] = earlier[0].values["prior_scale"] if earlier else START * problem.unit
+        unknowns = Unknowns(problem, values, free, wish.priors)
+        learnt, fits = _learn(link, problem, data, unknowns, wish, verbose), []
+        for k, each in enumerate(problems):
+            of_class = [
+                part._replace(fit=_posterior(link.name, each, unknowns.assembled(part.values), part.fit, k))
+                for part in learnt.components
+            ]
+            fit = fit_of(replace(learnt, components=tuple(of_class)), unknowns)
+            caution = fit.posterior.caution or (UNKNOWN, CAUTION)
+            fits.append(fit._replace(posterior=replace(fit.posterior, caution=caution)))
+        return fits
 
 
 def _learn(
@@ -171,7 +172,7 @@ def draw_places(
     # one prior scale for the coefficients of all classes
     part = rng.choice(len(weights), count, p=weights) if (weights := fits[0].weights).size else None
     for k, fit in enumerate(fits):
-        own = _checks.column(offset, k)
+        own = offset_of(offset, k)
         if part is not None and isinstance(fit.posterior.density, Mixture):
             w = fit.posterior.density.sample_of(part, rng)
         else:

@@ -10,11 +10,10 @@ from numpy.typing import ArrayLike
 from latlin.distributed.opening import rowwise
 from latlin.inference.engine import Engine
 from latlin.linear._base import shared_options
-from latlin.linear._checks import beside
 from latlin.linear._model_checks import Dispersed
 from latlin.linear._predict import LinearPredictors, draw_observations, levels, log_density, predictive, tails
 from latlin.linear._regression import Regression
-from latlin.linear._tables import column_of
+from latlin.linear._rows import beside, column_of
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import float_array, real_array
 from latlin.numerics.rng import RandomState

@@ -14,26 +14,28 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from latlin.distributed.opening import is_blocked, refuse_checkpoint, rowwise
 from latlin.inference.engine import Engine
-from latlin.linear import _checks
 from latlin.linear._base import LinearEstimator, shared_options
-from latlin.linear._checks import (
-    FirstPass,
+from latlin.linear._blocks import FirstPass, Summarised
+from latlin.linear._learning import LearntFit
+from latlin.linear._model_checks import Labels
+from latlin.linear._predict import LinearPredictors, levels, log_density, tails
+from latlin.linear._problem import LinearProblem
+from latlin.linear._rows import (
     LabelCoding,
     Loss,
     OneLabel,
     at_least_two,
     check_actions,
+    check_offsets,
+    check_weights,
     chosen,
     class_index,
+    column_of,
     loss_table,
+    offset_of,
     places_of,
 )
-from latlin.linear._learning import LearntFit
-from latlin.linear._model_checks import Labels
-from latlin.linear._predict import LinearPredictors, levels, log_density, tails
-from latlin.linear._problem import LinearProblem, Summarised
 from latlin.linear._stream import StreamingClasses
-from latlin.linear._tables import column_of
 from latlin.numerics.arrays import Array, orderly
 from latlin.numerics.options import jobs, whole
 from latlin.numerics.rng import RandomState
@@ -108,10 +110,10 @@ class Classification(ClassifierMixin, LinearEstimator):
         refuse_checkpoint(checkpoint)
         X, y = self._training(X, orderly("y", y))
         check_classification_targets(y)
-        weight = _checks.weights(sample_weight, X.shape[0])
+        weight = check_weights(sample_weight, X.shape[0])
         self.classes_ = self._ordered(_classes(y, weight))
         codes = self._codes(y)
-        problems = self._problems(X, codes, weight, _checks.offsets(offset, X.shape[0], len(codes)))
+        problems = self._problems(X, codes, weight, check_offsets(offset, X.shape[0], len(codes)))
         self._store(problems[0].design, self._fit_all(problems), X.dtype)
         place = class_index(y if weight is None else y[weight > 0.0], self.classes_)
         return self._look_back(problems, Labels(place, self.classes_))
@@ -282,14 +284,14 @@ class OneVersusRest(StreamingClasses, Classification):
         """Draws of labels at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
         offset, X = column_of(self, X, "offset", offset), self._check_rows(X)
         n_samples, rng = whole("n_samples", n_samples), self._generator(random_state)
-        shift, rows = _checks.offsets(offset, X.shape[0], len(self._fits)), self._design.rows(X)
+        shift, rows = check_offsets(offset, X.shape[0], len(self._fits)), self._design.rows(X)
         return self.classes_[self._draw_places(rows, shift, n_samples, rng)]
 
     def _draw_places(self, rows: Any, offset: Any, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draws of the class of each row as its place in `classes_`, shape (n, count)."""
         shares = []
         for k, fit in enumerate(self._fits):
-            own = _checks.column(offset, k)
+            own = offset_of(offset, k)
             x = np.asarray(rows @ fit.posterior.sample(count, rng).T) + (0.0 if own is None else own[:, None])
             shares.append(self._link(x))
         table = np.stack([1.0 - shares[0], shares[0]] if len(shares) == 1 else shares)

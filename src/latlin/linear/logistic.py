@@ -12,10 +12,9 @@ from latlin.inference.engine import Engine
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.infer import Auto, resolve
 from latlin.linear._base import shared_options
-from latlin.linear._design import Design
 from latlin.linear._learning import LearntFit
 from latlin.linear._predict import LinearPredictors
-from latlin.linear._problem import LinearProblem
+from latlin.linear._problem import Design, LinearProblem
 from latlin.linear._together import (
     attributes_of_all,
     draw_places,

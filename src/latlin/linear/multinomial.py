@@ -6,14 +6,11 @@ from typing import Any, Self
 
 from numpy.typing import ArrayLike, NDArray
 
-from latlin.linear import _checks
 from latlin.linear._base import shared_options
-from latlin.linear._checks import LabelCoding, OneLabel
-from latlin.linear._design import Design
 from latlin.linear._learning import LearntFit
 from latlin.linear._predict import LinearPredictors, levels, tails
-from latlin.linear._problem import LinearProblem
-from latlin.linear._tables import column_of
+from latlin.linear._problem import Design, LinearProblem
+from latlin.linear._rows import LabelCoding, OneLabel, check_offsets, column_of
 from latlin.linear._together import (
     attributes_of_all,
     draw_places,
@@ -100,7 +97,7 @@ class JointClasses(Classification):
         """Draws of labels at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
         offset, X = column_of(self, X, "offset", offset), self._check_rows(X)
         count, rng = whole("n_samples", n_samples), self._generator(random_state)
-        shift, rows = _checks.offsets(offset, X.shape[0], len(self._fits)), self._design.rows(X)
+        shift, rows = check_offsets(offset, X.shape[0], len(self._fits)), self._design.rows(X)
         return self.classes_[draw_places(self._class_link, self._fits, rows, shift, count, rng)]
 
 

@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latlin.inference.engine import Engine
-from latlin.linear import _checks
 from latlin.linear._base import shared_options
-from latlin.linear._checks import ClassIndex, LabelCoding
 from latlin.linear._predict import LinearPredictors, draw_observations, draw_weights, levels, log_density, tails
-from latlin.linear._tables import column_of
+from latlin.linear._rows import ClassIndex, LabelCoding, check_offsets, column_of
 from latlin.linear.classifiers import Classification
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import whole
@@ -168,7 +166,7 @@ class BayesianOrdinalRegression(Classification):
     ) -> NDArray[Any]:
         """Draws of labels at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
         offset, X = column_of(self, X, "offset", offset), self._check_rows(X)
-        rng, shift = self._generator(random_state), _checks.offsets(offset, X.shape[0])
+        rng, shift = self._generator(random_state), check_offsets(offset, X.shape[0])
         w, label = draw_weights(self._fits[0].posterior, whole("n_samples", n_samples), rng)
         x = np.asarray(self._design.rows(X) @ w.T)
         x += 0.0 if shift is None else shift[:, None]

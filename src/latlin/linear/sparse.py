@@ -3,24 +3,112 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
+from latlin import potentials
 from latlin.inference.engine import Engine
+from latlin.inference.evidence.terms import EvidenceGradient
 from latlin.inference.infer import infer
-from latlin.inference.model import LatentLinearModel
+from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.inference.posterior import StoredModel
 from latlin.linear._base import shared_options
-from latlin.linear._design import SPARSE, CoefficientPrior, slab_shares
-from latlin.linear._problem import LOCATION
+from latlin.linear._problem import LOCATION, CoefficientPrior, Design, Values, locate_and_scale
 from latlin.linear._regression import Regression
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import one_of
 from latlin.numerics.rng import RandomState
+from latlin.potentials.base import Potential
 from latlin.potentials.families import Family
+from latlin.potentials.ranges import Range
+
+# --- Priors of coefficients that are sites: one potential per coefficient, or a spike and a slab.
+
+#: nodes over which the share of the slab is averaged
+NODES = 64
+
+
+@dataclass(frozen=True)
+class SitePrior:
+    """One potential per coefficient, of its family's own scale prior_scale / spread_j."""
+
+    template: Potential
+
+    def _names(self) -> dict[str, str]:
+        """The estimator's name of each parameter of the potential but its scale."""
+        return {f"prior_{name}": name for name in self.template.free if name != "scale"}
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        return tuple(self._names())
+
+    def first(self) -> dict[str, Any]:
+        return {own: float(self.template.value_of(name)) for own, name in self._names().items()}
+
+    def ranges(self, unit: float) -> dict[str, Range]:
+        return {own: self.template.free[name] for own, name in self._names().items()}
+
+    def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> SiteFactor:
+        loc, scale = locate_and_scale(design, intercept, values)
+        shapes = {name: values[own] for own, name in self._names().items()}
+        return SiteFactor(None, self.template.replace(loc=loc, scale=scale, **shapes))
+
+    def gradient(self, design: Design, values: Values, slopes: EvidenceGradient) -> dict[str, Any]:
+        found = slopes.sites[0]
+        shapes = {own: float(np.sum(found[name])) for own, name in self._names().items()}
+        return {"prior_scale": found["scale"][: design.n_features] / design.spread, **shapes}
+
+
+@dataclass(frozen=True)
+class SpikePrior:
+    """w_j is next to nothing, or with a chance N(0, (prior_scale / spread_j)²); the intercept is wide for certain."""
+
+    #: standard deviation of the spike, as a share of the slab's, and the chance of the intercept's slab
+    spike: float = 0.02
+    certain: float = 1.0 - 1e-9
+    parameters: tuple[str, ...] = ("prior_probability",)
+
+    def first(self) -> dict[str, Any]:
+        return {"prior_probability": 0.2}
+
+    def ranges(self, unit: float) -> dict[str, Range]:
+        return {"prior_probability": potentials.SpikeAndSlab.free["probability"]}
+
+    def factor(self, design: Design, intercept: tuple[float, float], values: Values) -> SiteFactor:
+        loc, slab = locate_and_scale(design, intercept, values)
+        # the spike and the slab are about zero: an intercept about another number has a slab that reaches it
+        slab = np.hypot(slab, loc)
+        chance = np.where(np.arange(len(slab)) < design.n_features, values["prior_probability"], self.certain)
+        return SiteFactor(None, potentials.SpikeAndSlab(chance, slab, self.spike * slab))
+
+    def gradient(self, design: Design, values: Values, slopes: EvidenceGradient) -> dict[str, Any]:
+        found, some = slopes.sites[0], slice(0, design.n_features)
+        wide = found["slab"][some] + self.spike * found["spike"][some]
+        return {"prior_scale": wide / design.spread, "prior_probability": float(np.sum(found["probability"][some]))}
+
+
+def slab_shares(mean: Array, sd: Array, scale: Array, chance: float) -> Array:
+    """⟨slab(w)/(slab(w) + spike(w))⟩ under N(w | mean, sd²), by Gauss–Hermite nodes."""
+    node, weight = np.polynomial.hermite_e.hermegauss(NODES)
+    w = mean[:, None] + sd[:, None] * node
+    slab = potentials.Gaussian(0.0, 1.0).log_density(w / scale[:, None]) + np.log(chance)
+    narrow = SpikePrior.spike
+    spike = potentials.Gaussian(0.0, 1.0).log_density(w / (narrow * scale[:, None])) + np.log((1.0 - chance) / narrow)
+    return np.asarray(expit(slab - spike) @ (weight / weight.sum()))
+
+
+SPARSE: dict[str, CoefficientPrior] = {
+    "laplace": SitePrior(potentials.Laplace()),
+    "student-t": SitePrior(potentials.StudentT(3.0)),
+    "generalised-normal": SitePrior(potentials.GeneralisedNormal(0.8)),
+    "horseshoe": SitePrior(potentials.Horseshoe()),
+    "spike-and-slab": SpikePrior(),
+}
 
 
 class SparseRegression(Regression):

@@ -10,11 +10,10 @@ from numpy.typing import ArrayLike
 from latlin.diagnostics.calibration import concordance
 from latlin.inference.engine import Engine
 from latlin.linear._base import shared_options
-from latlin.linear._checks import beside
 from latlin.linear._predict import LinearPredictors, log_density, predictive
 from latlin.linear._problem import SURVIVAL
 from latlin.linear._regression import AUTO, ChosenFamily
-from latlin.linear._tables import column_of
+from latlin.linear._rows import beside, column_of
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import float_array
 from latlin.numerics.rng import RandomState

@@ -5,13 +5,9 @@ A supernode is a run of columns of the factor with the same rows below them; see
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-
-from latlin.numerics.stored import are_offsets, rise_within
 
 Index = NDArray[np.int64]
 #: a pivot below this share of the diagonal entry is rounding: the matrix is singular
@@ -267,60 +263,3 @@ def entry_of(indptr: Index, indices: Index, i: int, j: int) -> int:
         else:
             high = middle
     return low if low < indptr[j + 1] and indices[low] == i else -1
-
-
-def refuse_misfit(analysis: Any) -> None:
-    """Refuse an analysis from a file whose parts do not fit together."""
-    a = analysis
-    parts = (a.order, a.indptr, a.indices, a.first, a.begin, a.rows, a.place, a.of, a.source)
-    arrays = all(isinstance(part, np.ndarray) for part in parts)
-    if not arrays or not fits_together(*parts[:3], parts[3:8], a.source):
-        raise ValueError("not a stored value: the parts of the analysis of a sparse matrix do not fit together")
-
-
-def refuse_panels(factor: Any) -> None:
-    """Refuse the panels of a factor from a file that are not those of its analysis."""
-    numbers = getattr(factor.analysis, "numbers", None)
-    panels = factor.panels
-    if not isinstance(panels, np.ndarray) or panels.dtype != np.float64 or panels.shape != (numbers,):
-        raise ValueError("not a stored value: the factor of a sparse matrix does not fit its analysis")
-
-
-def fits_together(order: Index, indptr: Index, indices: Index, supernodes: tuple[Index, ...], source: Index) -> bool:
-    """Whether numbers from elsewhere are an order, a lower triangle by columns, and supernodes that hold its factor.
-
-    Compiled loops follow these numbers without looking: one that is out of place would read or write anywhere.
-    """
-    first, begin, rows, place, of = supernodes
-    if any(part.ndim != 1 or part.dtype != np.int64 for part in (order, indptr, indices, source, *supernodes)):
-        return False
-    n, runs = len(order), len(first) - 1
-    if not np.array_equal(np.sort(order), np.arange(n)) or not are_offsets(indptr, n, len(indices)):
-        return False
-    column = np.repeat(np.arange(n), np.diff(indptr))
-    if (
-        not rise_within(column, indices, n)
-        or np.any(indptr[1:] == indptr[:-1])
-        or np.any(indices[indptr[:-1]] != np.arange(n))
-    ):
-        return False
-    if not are_offsets(first, runs, n) or not are_offsets(begin, runs, len(rows)) or np.any(np.diff(first) < 1):
-        return False
-    width, height, run = np.diff(first), np.diff(begin), np.repeat(np.arange(runs), np.diff(begin))
-    if (
-        np.any(height < width)
-        or not rise_within(run, rows, n)
-        or not np.array_equal(of, np.repeat(np.arange(runs), width))
-    ):
-        return False
-    # a supernode's own columns are its first rows
-    within = np.arange(len(rows)) - begin[run]
-    if np.any(rows[within < width[run]] != np.arange(n)) or not np.array_equal(np.diff(place), width * height):
-        return False
-    if place[0] != 0 or len(source) != len(indices) or np.any((source < 0) | (source >= place[-1])):
-        return False
-    # the rows below a supernode are rows of the one that its first row below belongs to (Liu 1990)
-    below = within >= width[run]
-    lowest = rows[np.minimum(begin[:-1] + width, len(rows) - 1)] if len(rows) else rows
-    wanted = of[lowest[run[below]]] * n + rows[below]
-    return bool(np.all(np.isin(wanted, run * n + rows, kind="sort")))

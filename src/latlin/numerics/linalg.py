@@ -14,12 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, cython_blas, lapack
 
-from latlin.numerics.arrays import LOG_2PI, Array
+from latlin.numerics.arrays import LOG_2PI, Array, room
 from latlin.numerics.stored import storable
 
 # --- Two products of SciPy's BLAS that let other threads run meanwhile: SciPy's own wrappers hold Python's lock.
 #
 # The routines are those behind `scipy.linalg.blas`, called by address; matrices of rows are C-ordered.
+
+#: a matrix in double or single precision
+Floats = NDArray[np.floating[Any]]
 
 _name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
 _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
@@ -33,8 +36,18 @@ def _routine(name: str, arguments: int) -> Any:
     return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * arguments)(_pointer(capsule, _name(capsule)))
 
 
-_dsyrk, _dtrmm = _routine("dsyrk", 10), _routine("dtrmm", 11)
-_ONE = ctypes.c_double(1.0)
+class _Routines(NamedTuple):
+    """Products of one precision, and its number one."""
+
+    syrk: Any
+    trmm: Any
+    one: Any
+
+
+_ROUTINES = {
+    np.dtype(np.float64): _Routines(_routine("dsyrk", 10), _routine("dtrmm", 11), ctypes.c_double(1.0)),
+    np.dtype(np.float32): _Routines(_routine("ssyrk", 10), _routine("strmm", 11), ctypes.c_float(1.0)),
+}
 
 
 def _letter(letter: bytes) -> Any:
@@ -45,29 +58,33 @@ def _size(number: int) -> Any:
     return ctypes.byref(ctypes.c_int(number))
 
 
-def add_gram(rows: Array, total: Array) -> None:
-    """Upper triangle of total ← total + RᵀR, for R n×d; `total` is Fortran-ordered."""
-    _check(rows, total)
-    n, d = rows.shape
-    one, lead = ctypes.byref(_ONE), _size(max(d, 1))
-    _dsyrk(_letter(b"U"), _letter(b"N"), _size(d), _size(n), one, rows.ctypes.data, lead, one, total.ctypes.data, lead)
+def add_gram(rows: Floats, total: Floats) -> None:
+    """Upper triangle of total ← total + RᵀR, for R n×d; `total` is Fortran-ordered and of the same precision."""
+    routines, (n, d) = _checked(rows, total), rows.shape
+    one, lead, words = ctypes.byref(routines.one), _size(max(d, 1)), (_letter(b"U"), _letter(b"N"))
+    routines.syrk(*words, _size(d), _size(n), one, rows.ctypes.data, lead, one, total.ctypes.data, lead)
 
 
-def times_upper(rows: Array, upper: Array) -> None:
-    """R ← RU, for R n×d and U upper triangular, Fortran-ordered."""
-    _check(rows, upper)
-    n, d = rows.shape
+def times_upper(rows: Floats, upper: Floats) -> None:
+    """R ← RU, for R n×d and U upper triangular, Fortran-ordered and of the same precision."""
+    routines, (n, d) = _checked(rows, upper), rows.shape
     # (RU)ᵀ = UᵀRᵀ, and Rᵀ is what Fortran sees
     words, lead = (_letter(b"L"), _letter(b"U"), _letter(b"T"), _letter(b"N")), _size(max(d, 1))
-    _dtrmm(*words, _size(d), _size(n), ctypes.byref(_ONE), upper.ctypes.data, lead, rows.ctypes.data, lead)
+    one = ctypes.byref(routines.one)
+    routines.trmm(*words, _size(d), _size(n), one, upper.ctypes.data, lead, rows.ctypes.data, lead)
 
 
-def _check(rows: Array, square: Array) -> None:
-    d = rows.shape[1]
-    if not (rows.flags.c_contiguous and rows.dtype == np.float64):
-        raise ValueError("rows must be a C-ordered matrix of float64")
-    if not (square.flags.f_contiguous and square.dtype == np.float64 and square.shape == (d, d)):
-        raise ValueError(f"the square matrix must be Fortran-ordered, of float64 and of shape {(d, d)}")
+def _checked(rows: Floats, square: Floats) -> _Routines:
+    """The routines for both matrices."""
+    d, routines = rows.shape[1], _ROUTINES.get(rows.dtype)
+    if routines is None or not rows.flags.c_contiguous or rows.dtype != square.dtype:
+        raise ValueError(
+            "rows must be a C-ordered matrix, of float64 or float32 as the square one, "
+            f"got {rows.dtype} with {square.dtype}"
+        )
+    if not (square.flags.f_contiguous and square.shape == (d, d)):
+        raise ValueError(f"the square matrix must be Fortran-ordered and of shape {(d, d)}")
+    return routines
 
 
 def check_square(name: str, matrix: Array) -> None:
@@ -183,6 +200,11 @@ def log_det(c: Array) -> float:
     return 2.0 * float(np.log(np.abs(np.diagonal(c))).sum())
 
 
+def longest_product(rows: int, dim: int) -> float:
+    """Multiplications of half of a Gram matrix, in the smaller of two spaces, of as many rows as it takes at a time."""
+    return 0.5 * min(max(rows, dim), PIECE) * float(min(rows, dim)) ** 2
+
+
 def gram(rows: Array, weights: Array | None = None, *, block: int = PIECE) -> Array:
     """Upper triangle of Σ_n weights_n r_n r_nᵀ over the rows of a C-ordered N×D matrix.
 
@@ -195,7 +217,7 @@ def gram(rows: Array, weights: Array | None = None, *, block: int = PIECE) -> Ar
     if n and weights.max() < 0.0:
         return np.negative(gram(rows, -weights, block=block))
     root, negative = np.sqrt(np.abs(weights)), weights < 0.0
-    buffer = np.empty((min(block, n), d))
+    buffer = room(min(block, n), d)
     for start in range(0, n, block):
         span = slice(start, min(start + block, n))
         scaled = np.multiply(rows[span], root[span, None], out=buffer[: span.stop - start])
@@ -222,7 +244,7 @@ def rough_gram(rows: Array, weights: Array, *, block: int = PIECE) -> Array:
         for start in range(0, n, block):
             part = buffer[: min(block, n - start)]
             np.multiply(rows[start : start + block], root[start : start + block, None], out=part, casting="same_kind")
-            total = blas.ssyrk(1.0, part.T, beta=1.0, c=total, overwrite_c=1)
+            add_gram(part, total)
     largest = np.diagonal(total).max(initial=0.0)
     return total.astype(float, order="F") if largest <= SINGLE else gram(rows, weights, block=block)
 
@@ -233,7 +255,7 @@ def whitened_squares(c: Array, rows: Array, *, block: int = PIECE) -> Array:
         solved = blas.dtrsm(1.0, c, rows.T, lower=0, trans_a=1)
         return np.einsum("dn,dn->n", solved, solved)
     squares = np.empty(len(rows))
-    buffer = np.empty((min(block, len(rows)), rows.shape[1]))
+    buffer = room(min(block, len(rows)), rows.shape[1])
     # products with C⁻¹ take half the time of solves with C, and no lock of Python's
     inverse, fault = lapack.dtrtri(c, lower=0)
     if fault:
@@ -257,8 +279,7 @@ def rough_whitened_squares(c: Array, rows: Array, *, block: int = PIECE) -> Arra
         for start in range(0, len(rows), block):
             part = buffer[: min(block, len(rows) - start)]
             np.copyto(part, rows[start : start + block], casting="same_kind")
-            # (RU)ᵀ = UᵀRᵀ, and Rᵀ is what Fortran sees
-            blas.strmm(1.0, upper, part.T, lower=0, trans_a=1, overwrite_b=1)
+            times_upper(part, upper)
             squares[start : start + block] = np.einsum("nd,nd->n", part, part)
     return squares
 

@@ -1,8 +1,13 @@
-"""One way from `random_state` to a generator."""
+"""One way from `random_state` to a generator, and quasi-random points."""
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
+from scipy.special import stdtrit
+
+from latlin.numerics.arrays import Array
 
 RandomState = int | np.random.Generator | np.random.RandomState | None
 
@@ -18,3 +23,14 @@ def generator(random_state: RandomState) -> np.random.Generator:
     raise ValueError(
         f"random_state must be None, an int of at least 0, a numpy Generator or a RandomState, got {random_state!r:.80}"
     )
+
+
+@lru_cache(maxsize=16)
+def quasi_random_t(dim: int, count: int, df: float, seed: int) -> Array:
+    """Quasi-random points (Owen, 1998), one per row, whose coordinates are independent Student t; not to be changed."""
+    from scipy.stats import qmc  # takes long to load: when first needed
+
+    uniform = qmc.Sobol(dim, seed=seed).random(count)
+    points = np.asarray(stdtrit(df, np.clip(uniform, 1e-9, 1.0 - 1e-9)))
+    points.flags.writeable = False
+    return points

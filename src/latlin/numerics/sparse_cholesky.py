@@ -158,7 +158,7 @@ class Analysis:
     of: Index
     source: Index
 
-    check_stored = elimination.refuse_misfit
+    check_stored = supernodes.refuse_misfit
 
     @property
     def dim(self) -> int:
@@ -308,7 +308,7 @@ class SparseCholesky:
     analysis: Analysis
     panels: Array
 
-    check_stored = elimination.refuse_panels
+    check_stored = supernodes.refuse_panels
 
     @property
     def _parts(self) -> tuple[Index, Index, Index, Index]:

@@ -160,29 +160,38 @@ class _SharedLimit:
 
     def __init__(self) -> None:
         self._lock, self._holders = Lock(), 0
-        self._limit: Any = None
+        self._before: list[tuple[Any, int]] = []
 
     def enter(self) -> None:
         with self._lock:
             if self._holders == 0:
-                self._limit = _libraries().limit(limits=1, user_api="blas")
+                counts = [(library, library.get_num_threads() or 1) for library in _libraries()]
+                self._before = [(library, count) for library, count in counts if count > 1]
+                for library, _ in self._before:
+                    _set_threads(library, 1)
             self._holders += 1
 
     def leave(self) -> None:
         with self._lock:
             self._holders -= 1
             if self._holders == 0:
-                self._limit.restore_original_limits()
-                self._limit = None
+                for library, count in self._before:
+                    _set_threads(library, count)
+                self._before = []
 
 
 _blas = _SharedLimit()
 
 
 @cache
-def _libraries() -> ThreadpoolController:
-    """Looking for the libraries of a process takes milliseconds, so it is done once."""
-    return ThreadpoolController()
+def _libraries() -> list[Any]:
+    """The BLAS libraries of the process; looking for them takes milliseconds, so it is done once."""
+    return [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
+
+
+def _set_threads(library: Any, count: int) -> None:
+    """Set the threads of a library, whichever thread asks: by its usual way threadpoolctl obeys one thread alone."""
+    getattr(library, "_real_set_num_threads", library.set_num_threads)(count)
 
 
 @cache

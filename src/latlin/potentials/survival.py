@@ -45,11 +45,22 @@ class SurvivalTime(Potential):
     parameters: ClassVar[tuple[str, ...]] = ("time", "event", "shape", "upper")
     arrays: ClassVar[tuple[str, ...]] = ("time", "event", "shape", "upper")
     observation = ("time", 1.0)
+    free: MappingProxyType[str, Range] = MappingProxyType({"shape": Positive(low=1e-2, high=1e2)})
+    log_concave = True
 
     time: Array
     event: Array
     shape: Array
     upper: Array
+
+    def __init__(
+        self,
+        time: ArrayLike,
+        event: ArrayLike = EVENT,
+        shape: ArrayLike = 1.0,
+        upper: ArrayLike | None = None,
+    ) -> None:
+        self._store_times(time, event, shape, upper)
 
     def _store_times(self, time: ArrayLike, event: ArrayLike, shape: ArrayLike, upper: ArrayLike | None) -> None:
         """Check and keep the times; `upper` is zero, which ends no interval, where nothing is interval-censored."""
@@ -133,18 +144,6 @@ class Weibull(SurvivalTime):
     >>> sites.log_density([0.0, 1.0]).round(4).tolist()
     [-2.0764, -1.1594]
     """
-
-    free = MappingProxyType({"shape": Positive(low=1e-2, high=1e2)})
-    log_concave = True
-
-    def __init__(
-        self,
-        time: ArrayLike,
-        event: ArrayLike = EVENT,
-        shape: ArrayLike = 1.0,
-        upper: ArrayLike | None = None,
-    ) -> None:
-        self._store_times(time, event, shape, upper)
 
     def _wall(self) -> Exponentials:
         k, log_t = self.shape, np.log(self.time)
@@ -264,17 +263,8 @@ class LogLogistic(SurvivalTime):
     [-1.9329, -0.7698]
     """
 
-    free = MappingProxyType({"shape": Positive(low=1e-2, high=1e2)})
-    log_concave = True
-
-    def __init__(
-        self,
-        time: ArrayLike,
-        event: ArrayLike = EVENT,
-        shape: ArrayLike = 1.0,
-        upper: ArrayLike | None = None,
-    ) -> None:
-        self._store_times(time, event, shape, upper)
+    def _store_times(self, time: ArrayLike, event: ArrayLike, shape: ArrayLike, upper: ArrayLike | None) -> None:
+        super()._store_times(time, event, shape, upper)
         object.__setattr__(self, "super_gaussian", not np.any(self.event == INTERVAL))
 
     @property

@@ -1,4 +1,4 @@
-"""The page of an additive model: a conclusion, the coefficients, every term with its picture, the checks."""
+"""What is said of an additive model in plain words: its coefficients and terms, and the checks behind its verdicts."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from latlin.additive.family import family_of, link_of
 from latlin.diagnostics.model_checks import Check, ModelChecks, check_baseline, check_calibration, check_coverage
 from latlin.numerics.alerts import MisfitWarning
 from latlin.numerics.arrays import Array
-from latlin.report.charts import Chart, strip
-from latlin.report.markup import figure, number, opening, page_of, paragraph, section, table, text
-from latlin.report.sections import checks_table
-from latlin.report.words import coefficient_words, compared_words, technical_part
-from latlin.version import __version__
+from latlin.potentials.laplace import AsymmetricLaplace
+from latlin.report.markup import number
+from latlin.report.words import compared_words
 
 # --- An additive model in plain words: clear effects, how much groups differ, how well rows are predicted, checks.
 
-#: families with two outcomes per row, and families of whole numbers
-BINARY, WHOLE = ("bernoulli", "logistic", "probit", "cloglog"), ("poisson", "binomial", "negative-binomial")
+#: families with two outcomes per row
+BINARY = ("bernoulli", "probit", "cloglog")
 #: the name of the coefficient of a level: column[T.level], C(column)[T.level]
 LEVEL = re.compile(r"^(?:C\()?(?P<column>[^\[\]:()]+)\)?\[(?:T\.)?(?P<level>.+)\]$")
 #: levels named at most; a standard deviation whose interval is wider than this factor may be nearly zero
 NAMED, OPEN = 6, 20.0
+#: a column whose rows span less than this, and at least one unit, changes by one unit in a sentence
+WIDE = 200.0
 #: joint probability below which the levels of a column differ
 CHANCE = 0.1
 #: draws that check an approximation where no number is given
@@ -76,7 +76,7 @@ def describe_additive(model: Any, frame: Any = None, draws: int = DRAWS) -> Addi
     draws : int
         For the check of the approximation.
     """
-    sentences = [*_coefficients(model, response_words(model, frame)), *_terms(model)]
+    sentences = [*_coefficients(model, response_words(model, frame), frame), *_terms(model)]
     try:
         loo = model.loo()
     except ValueError:
@@ -109,12 +109,20 @@ def response_words(model: Any, frame: Any = None) -> str:
     >>> from latlin.additive import AdditiveModel
     >>> response_words(AdditiveModel("visits ~ age", family="poisson"))
     'the expected value of visits'
+    >>> response_words(AdditiveModel("grade ~ age", family="ordinal"))
+    'the class of grade'
+    >>> from latlin.potentials import AsymmetricLaplace
+    >>> response_words(AdditiveModel("visits ~ age", family=AsymmetricLaplace(0.9)))
+    'the quantile of visits'
     """
     target = response_of(model).partition("|")[0].strip()
-    if model.family in (*BINARY, "binomial"):
+    family = family_of(model.family)
+    if family.binary:
         labels = sorted({str(value) for value in frame[target]}) if frame is not None and target in frame else []
         return f"the probability of {target}" + (f" = {labels[1]}" if len(labels) == 2 else "")
-    return target if model.family in ("gaussian", "linear", "student-t") else f"the expected value of {target}"
+    if isinstance(family.template, AsymmetricLaplace):
+        return f"the quantile of {target}"
+    return {"identity": target, "ordered": f"the class of {target}"}.get(family.link, f"the expected value of {target}")
 
 
 def response_of(model: Any) -> str:
@@ -147,7 +155,7 @@ def readable(name: str) -> str:
     )
 
 
-def _coefficients(model: Any, what: str) -> list[str]:
+def _coefficients(model: Any, what: str, frame: Any = None) -> list[str]:
     """What the response rises and falls with; columns of levels once; what an interaction makes conditional is said."""
     if "fixed" not in model.term_names_:
         return []
@@ -160,7 +168,7 @@ def _coefficients(model: Any, what: str) -> list[str]:
             columns.setdefault(_stem(row["name"]), []).append(row)
     found: dict[str, list[str]] = {}
     for name, lines in columns.items():
-        verb, words = _effect(model, name, lines)
+        verb, words = _effect(model, name, lines, frame)
         found.setdefault(verb, []).append(words)
     said = [f"{verb} {_listed(names)}" for verb, names in found.items() if verb]
     alone = len(columns) == 1 and not crossed and len(model.term_names_) == 1
@@ -176,7 +184,7 @@ def _coefficients(model: Any, what: str) -> list[str]:
     return [" ".join(sentences)] if sentences else []
 
 
-def _effect(model: Any, name: str, lines: list[dict[str, Any]]) -> tuple[str, str]:
+def _effect(model: Any, name: str, lines: list[dict[str, Any]], frame: Any) -> tuple[str, str]:
     """A verb, empty where nothing is clear, and what it is said of."""
     if len(lines) > 1:
         p = _joint(model, name)
@@ -186,14 +194,30 @@ def _effect(model: Any, name: str, lines: list[dict[str, Any]]) -> tuple[str, st
         return "", name
     is_level, up = LEVEL.match(row["name"]), row["low"] > 0.0
     if not is_level:
-        return "rises with" if up else "falls with", f"{name}{_amount(model, row, ' per unit')}"
+        return "rises with" if up else "falls with", f"{name}{_amount(model, row, _step(model, name, frame))}"
     level = f"{name} {is_level['level']}{_against(model, name)}"
     return "is higher for" if up else "is lower for", f"{level}{_amount(model, row)}"
 
 
-def _amount(model: Any, row: dict[str, Any], each: str = "") -> str:
-    """A clear effect as a difference, or as a factor of the mean or of the odds, with its 90 % interval."""
+def _step(model: Any, name: str, frame: Any) -> float:
+    """A change of a column that the rows show: one unit, or a power of ten where the rows span much less or more."""
+    try:
+        values = np.asarray((model._frame if frame is None else frame)[name], float)
+    except (KeyError, TypeError, ValueError):
+        return 1.0  # an expression, or no rows here
+    seen = values[np.isfinite(values)]
+    span = float(np.ptp(seen)) if seen.size else 1.0
+    return 1.0 if span == 0.0 or 1.0 <= span < WIDE else float(10.0 ** np.floor(np.log10(span / 2.0)))
+
+
+def _amount(model: Any, row: dict[str, Any], step: float = 0.0) -> str:
+    """A clear effect as a difference, or as a factor of the mean or of the odds, with its 90 % interval.
+
+    Of a column of numbers it is that of a `step`.
+    """
     family = family_of(model.family)
+    each = {0.0: "", 1.0: " per unit"}.get(step, f" per {step:g}")
+    row = {end: row[end] * (step or 1.0) for end in ("mean", "low", "high")}
     if family.link == "identity":
         mean, low, high = (abs(v) for v in (row["mean"], *sorted((row["low"], row["high"]), key=abs)))
         return f" (by {mean:.2g}{each}, 90 %: {low:.2g} to {high:.2g})"
@@ -274,7 +298,7 @@ def _group(model: Any, name: str, spread: dict[str, Any]) -> list[str]:
 def _size(model: Any, learnt: Any) -> tuple[str, bool]:
     """A standard deviation with its interval, and whether it is clearly above zero."""
     low, high, mean = learnt["5%"], learnt["95%"], learnt["mean"]
-    scale = "" if model.family in ("gaussian", "linear", "student-t") else ", on the scale of the coefficients"
+    scale = "" if family_of(model.family).link == "identity" else ", on the scale of the coefficients"
     size = f"standard deviation {number(mean, 2)}, 90 % interval {number(low, 2)} to {number(high, 2)}{scale}"
     return size, not (low <= 0.0 or high / low > OPEN)
 
@@ -316,19 +340,15 @@ def _held_out(model: Any, loo: Any) -> list[Check]:
     pit = np.asarray(loo.pit)
     if len(pit) < 20 or not np.all(np.isfinite(pit)):
         return []
-    if model.family in BINARY and "|" not in response_of(model):
+    family = family_of(model.family)
+    if family.name in BINARY and "|" not in response_of(model):
         # the middle of its step is ½ P(0) for a 0 and 1 − ½ P(1) for a 1
         happened = pit > 0.5
         return [check_calibration(happened.astype(float), np.where(happened, 2.0 * (1.0 - pit), 1.0 - 2.0 * pit))]
-    if model.family not in ("gaussian", "linear", "student-t"):
-        step = np.exp(np.minimum(loo.pointwise, 0.0)) if _is_whole(model) else 0.0
+    if family.whole:  # somewhere within its step
+        step = np.exp(np.minimum(loo.pointwise, 0.0))
         pit = pit + step * (np.random.default_rng(0).random(len(pit)) - 0.5)
     return [check_coverage(np.clip(pit, 0.0, 1.0))]
-
-
-def _is_whole(model: Any) -> bool:
-    name = str(model.family)
-    return name in WHOLE or any(word in name for word in ("poisson", "binomial"))
 
 
 def _bounds(model: Any) -> list[Check]:
@@ -346,95 +366,3 @@ def _bounds(model: Any) -> list[Check]:
 def _listed(names: Sequence[str]) -> str:
     """Names in a sentence, the first few of many."""
     return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
-
-
-#: levels of a term shown at most
-MOST = 40
-LEVELS = "The line of a level shows its difference from {}."
-
-
-def render_additive(model: Any, title: str | None = None, facts: AdditiveFacts | None = None) -> str:
-    """The page of a fitted `AdditiveModel`, as text.
-
-    Parameters
-    ----------
-    model : AdditiveModel
-    title : str, optional
-    facts : AdditiveFacts, optional
-        What is said of it, of `describe_additive`; made here unless given.
-    """
-    facts = describe_additive(model) if facts is None else facts
-    heading = title or str(model.formula or "additive model")
-    parts = [_head(model, heading, facts)]
-    if "fixed" in model.term_names_:
-        family = {"gaussian": "linear", "bernoulli": "logistic"}.get(model.family, model.family)
-        labels = model.classes_ if family in BINARY else None
-        one = f"{response_of(model)} = 1" if family in BINARY else "a success"
-        meaning = coefficient_words(family, response_words(model), one if labels is None else str(labels[1]))
-        rows = model.effects().rows
-        named = [f"{label} ({column})" for column, label in model.references_.items()]
-        first = ", ".join(named) or "the first level of its column"
-        levels = LEVELS.format(first) if any("[T." in row["name"] for row in rows) else ""
-        parts.append(section("Coefficients", paragraph(f"{meaning} {levels}".strip()), _effects(rows)))
-    parts += [_term(model, name) for name in model.term_names_ if name != "fixed"]
-    if facts.checks.checks:
-        parts.append(section(f"Model: {facts.checks.verdict}", checks_table(facts.checks.checks)))
-    parts.append(technical_part(model))
-    if facts.loo:
-        said = [f"Rows left out one by one: {facts.loo}."]
-        said += [f"The approximation is {facts.approximation}."] if facts.approximation else []
-        parts.append(section("Technical part: checks", *map(paragraph, said)))
-    return page_of(heading, "".join(parts), __version__)
-
-
-def _head(model: Any, title: str, facts: AdditiveFacts) -> str:
-    entries = [
-        ("Family", str(model.family), f"{len(model.term_names_)} terms"),
-        ("Fit", "converged" if model.converged_ else "not converged", ""),
-    ]
-    if facts.checks.checks:
-        entries.append(("Model", facts.checks.verdict, ""))
-    lead = f"An additive model by latlin {__version__}."
-    return opening(title, lead, facts.conclusion(), entries)
-
-
-def _effects(rows: list[dict[str, Any]]) -> str:
-    """One line per effect, on one axis; that of an intercept is no effect, and would only make it long."""
-    drawn = [row for row in rows if row["name"] != "Intercept"]
-    ends = (min([0.0, *(row["low"] for row in drawn)]), max([0.0, *(row["high"] for row in drawn)]))
-    headings = [("effect", ""), ("mean", "num mean"), ("interval", "bar"), ("90 %", "num ends"), ("P(> 0)", "num sign")]
-    lines = [
-        (
-            text(readable(row["name"])),
-            number(row["mean"]),
-            strip(row["low"], row["mean"], row["high"], ends, f"{row['name']} {row['mean']:.4g}")
-            if row["name"] != "Intercept"
-            else "",
-            f"{number(row['low'], 3)} … {number(row['high'], 3)}",
-            f"{row['p_positive']:.3f}",
-        )
-        for row in rows
-    ]
-    return table("coefficients", headings, lines)
-
-
-def _term(model: Any, name: str) -> str:
-    """A curve where the term has one, else its levels."""
-    try:
-        x, found = model.curve(name)
-    except ValueError:
-        rows = model.effects(name).rows
-        order = np.argsort([-abs(row["mean"]) for row in rows], kind="stable")[:MOST]
-        shown = [rows[k] for k in sorted(order)]
-        rest = f"The {MOST} largest of {len(rows)} effects." if len(rows) > MOST else ""
-        return section(name, paragraph(rest), _effects(shown))
-    low, mean, high = (found.column(key) for key in ("low", "mean", "high"))
-    chart = Chart(
-        (float(x[0]), float(x[-1])), (float(low.min()), float(high.max())), name, "effect", f"{name} with band"
-    )
-    chart.line(list(zip(x.tolist(), mean.tolist(), strict=True)), "curve")
-    for edge in (low, high):
-        chart.line(list(zip(x.tolist(), edge.tolist(), strict=True)), "diagonal")
-    return section(
-        name, figure(chart.render(), "Mean and 90 % interval at each place, on the linear predictor's scale.")
-    )

@@ -92,16 +92,17 @@ def _mixed(model: Any) -> tuple[list[str], Array]:
 
 
 def conclusion(names: list[str], loadings: Array) -> list[str]:
-    """What each factor is, in a sentence.
+    """What each factor is, in a sentence; first the one that explains most.
 
     Examples
     --------
-    >>> conclusion(["algebra", "analysis", "sport"], np.array([[0.9], [0.8], [0.1]]))[0]
-    'Factor 1 explains 49 % of the variance of the columns: it rises with algebra (0.90) and analysis (0.80).'
+    >>> conclusion(["algebra", "analysis", "sport"], np.array([[0.1, 0.9], [0.2, 0.8], [0.7, 0.1]]))[0]
+    'Factor 2 explains 49 % of the variance of the columns: it rises with algebra (0.90) and analysis (0.80).'
     """
     said = []
-    for k, column in enumerate(loadings.T):
-        share = 100.0 * float(np.mean(column**2))
+    shares = 100.0 * np.mean(loadings**2, axis=0)
+    for k in np.argsort(-shares, kind="stable"):
+        column, share = loadings[:, k], shares[k]
         order = np.argsort(-np.abs(column), kind="stable")
         clear = [j for j in order if abs(column[j]) >= CLEAR][:MOST_NAMED]
         up, down = ([j for j in clear if (column[j] > 0) == side] for side in (True, False))

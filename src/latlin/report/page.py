@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from latlin.numerics.atomic import write_text
-from latlin.report import additive, clusters, processes
+from latlin.report import additive, additive_page, clusters, processes
 from latlin.report.assess import assess
 from latlin.report.effect_curves import effect_curves
 from latlin.report.facts import Facts, gather
@@ -73,7 +73,7 @@ def _other_page(estimator: Any, X: Any, y: Any, folds: int, options: dict[str, A
 
     title = options.get("title")
     if isinstance(estimator, AdditiveModel):
-        return additive.render_additive(estimator, title, additive.describe_additive(estimator, X))
+        return additive_page.render_additive(estimator, title, additive.describe_additive(estimator, X))
     if isinstance(estimator, BayesianGaussianMixture):
         return clusters.render_clusters(estimator, X, column_names(estimator, X), title or "Clusters")
     if isinstance(estimator, TrilinearFactorization):

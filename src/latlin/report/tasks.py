@@ -120,16 +120,28 @@ def _ask_numbers(fitted: Any, X: Any, y: NDArray[Any], **more: Any) -> dict[str,
     # successes are predicted among their trials
     among = {"trials": y[:, 1]} if y.ndim == 2 and "trials" in fitted.response_family().columns else {}
     answers = {"mean": np.asarray(fitted.predict(X, **more, **among), float), "pit": np.asarray(ndtr(residuals))}
+    size = _size(fitted, y, **more)
+    answers |= {} if size is None else {"size": size}
     if y.ndim == 2 and "event" in fitted.response_family().columns:
         answers["order"] = np.asarray(fitted.predict_latent(X, **more), float)
     return answers
 
 
+def _size(fitted: Any, y: NDArray[Any], offset: Array | None = None) -> Array | None:
+    """What an observation is in proportion to without any feature: its trials or its exposure, if it has such."""
+    family = fitted.response_family()
+    if y.ndim == 2 and "trials" in family.columns:
+        return np.asarray(y[:, 1], float)
+    return np.exp(offset) if offset is not None and family.link == "log" else None
+
+
 def _sum_up_numbers(seen: HeldOut) -> dict[str, Any]:
     mean, pit = seen.answers["mean"], seen.answers["pit"]
     y = seen.y if seen.y.ndim == 1 else seen.y[:, 0]
-    order = seen.answers.get("order", np.empty(0))
-    scores, checks = _scores_of_times(seen.y, order) if order.size else _scores_of_numbers(y, mean)
+    order, size = (seen.answers.get(name, np.empty(0)) for name in ("order", "size"))
+    # the mean of all, or with exposures or trials their common rate: R² is what features add to it
+    without = size * (y.sum() / size.sum()) if size.size else np.full(len(y), y.mean())
+    scores, checks = _scores_of_times(seen.y, order) if order.size else _scores_of_numbers(y, mean, without)
     curve = [_covered(level, np.abs(pit - 0.5) <= 0.5 * level) for level in LEVELS]
     shares = np.histogram(pit, BARS, (0.0, 1.0))[0] / len(pit)
     return {
@@ -142,11 +154,11 @@ def _sum_up_numbers(seen: HeldOut) -> dict[str, Any]:
     }
 
 
-def _scores_of_numbers(y: Array, mean: Array) -> tuple[dict[str, float], list[Check]]:
-    wrong, found = y - mean, check_predictions(y, mean)
+def _scores_of_numbers(y: Array, mean: Array, without: Array) -> tuple[dict[str, float], list[Check]]:
+    wrong, found = y - mean, check_predictions(y, mean, without)
     scores = {
         "root mean square error": float(np.sqrt(np.mean(wrong**2))),
-        "R²": float(1.0 - np.sum(wrong**2) / np.sum((y - y.mean()) ** 2)),
+        "R²": float(1.0 - np.sum(wrong**2) / np.sum((y - without) ** 2)),
     }
     return scores, [found] if found.is_caution else []
 

@@ -13,9 +13,8 @@ from scipy.special import gammaln
 from latlin.factor.analysis.moments import DenseMoments, SampleMoments
 from latlin.factor.fit import FactorFit, total_log_likelihood
 from latlin.numerics.arrays import LOG_2PI
-from latlin.numerics.ascent import Checkpoint, Measure, Rules, ascend
+from latlin.numerics.ascent import Checkpoint, Measure, Rules, ascend, backtrack
 from latlin.numerics.linalg import Array, Cholesky, cholesky
-from latlin.numerics.optimise import backtrack
 from latlin.numerics.progress import progress
 
 # --- Maximum likelihood by Newton steps on log ψ, the loadings profiled out by an eigenvalue problem.

@@ -30,11 +30,12 @@ def heywood_features(noise: Array, variance: Array, floor: float) -> np.ndarray:
     return np.flatnonzero(noise <= NEAR * floor * variance)
 
 
-def warn_heywood(features: np.ndarray, noise: Array) -> None:
-    """Say which features, and what to do."""
+def warn_heywood(features: np.ndarray, noise: Array, names: Sequence[str] | None = None) -> None:
+    """Say which features, by their names or else their numbers, and what to do."""
     if len(features) == 0:
         return
-    shown = ", ".join(str(i) for i in features[:10]) + (", …" if len(features) > 10 else "")
+    shown = ", ".join(str(i) if names is None else repr(str(names[i])) for i in features[:10])
+    shown += ", …" if len(features) > 10 else ""
     text = (
         f"Heywood case: the noise variance of feature(s) {shown} went to its floor "
         f"({noise[features].min():.2g}); use fewer components, more data, or noise='isotropic'"

@@ -227,7 +227,7 @@ class FactorAnalysis(NamedEvidence, LatentDraws, Archived, FactorQueries):
             fit = fit._replace(loadings=canonical(fit.loadings, fit.noise))
         self._store(fit)
         self.heywood_ = heywood_features(fit.noise, variance, self.noise_floor)
-        warn_heywood(self.heywood_, fit.noise)
+        warn_heywood(self.heywood_, fit.noise, getattr(self, "feature_names_in_", None))
         return self
 
     @available_if(_streams)

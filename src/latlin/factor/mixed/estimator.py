@@ -25,7 +25,7 @@ from latlin.factor.mixed.columns import (
     predict_column,
 )
 from latlin.factor.mixed.fit import MixedProblem, climb, cold_posterior, make_engine, projected, unit_student_t
-from latlin.factor.mixed.nodes import COUNTS
+from latlin.factor.mixed.rows import COUNTS
 from latlin.factor.mixed.sites import family_of
 from latlin.inference.diagnosis.dispersion import dispersion_about
 from latlin.numerics.alerts import MisfitWarning, alert

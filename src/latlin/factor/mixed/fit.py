@@ -16,8 +16,15 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize, minimize_scalar
 
-from latlin.factor.mixed.nodes import LatentSample, NodeRows, select
-from latlin.factor.mixed.rows import ClimbingRows, Expectation, PropagatingRows, RowEngine
+from latlin.factor.mixed.rows import (
+    ClimbingRows,
+    Expectation,
+    LatentSample,
+    NodeRows,
+    PropagatingRows,
+    RowEngine,
+    select,
+)
 from latlin.factor.mixed.sites import ColumnSites, Index, exact_expectation, first_sites, local_expectation, shares
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend

@@ -30,8 +30,8 @@ from latlin.inference.model import LatentLinearModel, Model, in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import quiet
 from latlin.numerics.arrays import Array
-from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
-from latlin.numerics.optimise import ascent_direction, backtrack, remember
+from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, backtrack, rounding
+from latlin.numerics.optimise import ascent_direction, remember
 from latlin.numerics.options import number, one_of, whole
 from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials.base import Potential

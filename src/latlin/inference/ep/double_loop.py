@@ -20,8 +20,8 @@ from latlin.inference.ep.kernels import FIXED
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import PROPER, SiteParameters
 from latlin.numerics.arrays import LOG_2PI, Array
-from latlin.numerics.ascent import Ascent, Measure, Rules, ascend, mix, rounding
-from latlin.numerics.optimise import ascent_direction, backtrack, remember
+from latlin.numerics.ascent import Ascent, Measure, Rules, ascend, backtrack, mix, rounding
+from latlin.numerics.optimise import ascent_direction, remember
 
 #: past steps that the outer and the inner loop remember
 OUTER_MEMORY, INNER_MEMORY = 8, 20

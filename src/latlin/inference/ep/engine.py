@@ -14,12 +14,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from latlin.inference.engine import checkpoint_for, refuse_extra_variance
+from latlin.inference.engine import checkpoint_for, refuse_extra_variance, site_form
 from latlin.inference.ep.double_loop import iterate_double_loop
 from latlin.inference.ep.sweeps import Parallel, Schedule, Sequential, SweepState, evaluate, past_steps
 from latlin.inference.evidence.terms import TiltedEvidence
 from latlin.inference.forms.chain import ChainForm
-from latlin.inference.forms.choice import site_form
 from latlin.inference.forms.dense import inherit_parameters
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters

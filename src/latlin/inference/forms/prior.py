@@ -22,11 +22,16 @@ from latlin.densities.precision import (
     Whitening,
 )
 from latlin.densities.sparse_precision import SparsePrecisionCovariance, condition
-from latlin.inference.model import BY_PRECISION, GaussianFactor, LatentLinearModel
+from latlin.inference.model import BY_PRECISION, GaussianFactor, LatentLinearModel, Model
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.intrinsic import hold_coordinates
 from latlin.numerics.linalg import Cholesky, cholesky
 from latlin.numerics.sparse_cholesky import analyse
+
+#: dimension from which on a diagonal prior with sparse rows may be worth a sparse factor
+LARGE = 300
+#: pairs of non-zeros of rows up to which it is
+PAIRS = 5 * 10**7
 
 # --- The Gaussian factors of a model as one, and the coordinates in which they are simple.
 #
@@ -162,6 +167,23 @@ def needs_sparse(model: LatentLinearModel) -> bool:
     return by_precision or bool(model.constraints) or model.normalise_prior
 
 
+def may_be_sparse(model: LatentLinearModel, pairs: float = PAIRS) -> bool:
+    """A large w, a prior with independent coordinates, and sparse rows throughout, few pairs of whose entries exist."""
+    rows = [factor.H for factor in model.sites if factor.H is not None]
+    priors = [factor for factor in model.gaussians if factor.H is None]
+    simple = all(
+        factor.factor is None and (factor.H is None or sparse.issparse(factor.H)) for factor in model.gaussians
+    )
+    if model.dim < LARGE or not priors or not rows or not simple or not all(map(sparse.issparse, rows)):
+        return False
+    return sum(float(np.sum(np.diff(matrix.indptr).astype(float) ** 2)) for matrix in rows) < pairs
+
+
+def may_take_sparse(model: LatentLinearModel) -> bool:
+    """Whether a sparse precision is needed or comes into question."""
+    return needs_sparse(model) or may_be_sparse(model)
+
+
 def has_proper_factor(model: LatentLinearModel) -> bool:
     """Whether a factor on w itself is a density, so that P is positive definite whatever the sites."""
     direct = [factor for factor in model.gaussians if factor.H is None]
@@ -257,3 +279,35 @@ def expected_log_gaussians(model: LatentLinearModel, density: Gaussian) -> float
     at_mean = prior.constant + float(prior.linear @ deviation - 0.5 * deviation @ (prior.precision @ deviation))
     normaliser = log_integral(model, prior) if model.normalise_prior else 0.0
     return at_mean - 0.5 * trace - normaliser
+
+
+# --- Whether it integrates: every proper factor does, several of them together may not integrate to one.
+
+
+OVERLAP = (
+    "; Gaussian factors overlap (several on w itself, or on projections of w with mean zero or of lower rank), and "
+    "their product is not normalised: log_evidence compares sites under the same factors, but scales of the factors "
+    "cannot be learnt from it unless the model has normalise_prior=True"
+)
+
+
+def is_proper(factor: GaussianFactor) -> bool:
+    return not factor.by_precision or factor.rank == factor.size
+
+
+def has_proper_prior(model: Model) -> bool:
+    """Whether a factor on w itself falls in every direction."""
+    return any(factor.H is None and is_proper(factor) for factor in model.gaussians)
+
+
+def has_overlap(model: LatentLinearModel) -> bool:
+    """Whether several Gaussian factors make a prior that does not integrate to one.
+
+    A factor on a projection Hw may stand for data; with mean zero or an intrinsic precision it is taken for a part of
+    the prior, such as a penalty on differences. A factor of rank r and scale σ has the constant σ⁻ʳ, and the integral
+    of the product as many powers of scales as w has numbers: factors of more ranks than that overlap.
+    """
+    parts = [factor for factor in model.gaussians if factor.H is None or not is_proper(factor) or not factor.mean.any()]
+    ranks = sum(factor.rank or factor.size or model.dim for factor in parts)
+    several = sum(factor.H is None for factor in parts) > 1
+    return (several or ranks > model.dim) and not model.normalise_prior

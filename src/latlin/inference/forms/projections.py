@@ -19,11 +19,11 @@ from scipy import sparse
 from scipy.linalg import blas, lapack
 
 from latlin.densities.precision import DiagonalWhitening, Whitening
-from latlin.inference.arguments import dense_operator
 from latlin.inference.forms.sites import Sites, join_parts
 from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.numerics.arrays import Array, room
 from latlin.numerics.linalg import gram, rough_gram, rough_whitened_squares, whitened_squares
+from latlin.numerics.options import dense_operator
 from latlin.numerics.weighted_gram import WeightedGram
 
 Index = NDArray[np.int64]

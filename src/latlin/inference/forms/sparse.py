@@ -26,7 +26,16 @@ from scipy.linalg import qr
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import DiagonalWhitening
 from latlin.densities.sparse_precision import SparsePrecision, SparsePrecisionCovariance, condition
-from latlin.inference.forms.prior import Quadratic, has_proper_factor, log_integral, needs_sparse, quadratic_of
+from latlin.inference.forms.prior import (
+    PAIRS,
+    Quadratic,
+    has_proper_factor,
+    log_integral,
+    may_be_sparse,
+    may_take_sparse,
+    needs_sparse,
+    quadratic_of,
+)
 from latlin.inference.forms.projections import ScaledRows, stacked_rows, stacked_sites
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites
@@ -48,11 +57,10 @@ from latlin.numerics.sparse_cholesky import Analysis, Plan, analyse, plan_elimin
 from latlin.numerics.weighted_gram import WeightedGram, has_single_entries, same_numbers
 
 Index = NDArray[np.int64]
-#: dimension from which on a diagonal prior with sparse rows may be worth a sparse factor, and the share of the dense
-#: factor's entries and operations up to which it is
-LARGE, THIN, LIGHT = 300, 0.75, 0.3
-#: pairs of non-zeros of rows, entries of the factor and operations up to which the form is chosen
-PAIRS, ENTRIES, OPERATIONS = 5 * 10**7, 3 * 10**7, 1e11
+#: share of the dense factor's entries and operations up to which a sparse factor is worth its while
+THIN, LIGHT = 0.75, 0.3
+#: entries of the factor and operations up to which the form is chosen
+ENTRIES, OPERATIONS = 3 * 10**7, 1e11
 #: operations per number of a factor from which on a Newton step tries to do with the factor of an earlier one, the
 #: residual up to which its system is solved, and in how many steps at most
 DEAR, NEAR, STEPS = 100.0, 1e-8, 8
@@ -312,7 +320,7 @@ def uses_sparse(model: LatentLinearModel) -> bool:
 
 def sparse_form(model: LatentLinearModel, forced: bool = False) -> SparseForm | None:
     """The form of a model whose precision is sparse; None where another form is better, unless it is forced."""
-    if not forced and not needs_sparse(model) and not may_be_sparse(model):
+    if not forced and not may_take_sparse(model):
         return None
     prior, rows = quadratic_of(model), _site_rows(model)
     shared = _shared(model, prior.precision)
@@ -337,18 +345,6 @@ def _shared(model: LatentLinearModel, precision: sparse.csr_array) -> SharedPatt
     if known is None or model.dim != known.gram.analysis.dim:
         return None
     return known if known.has_pattern(precision) else None
-
-
-def may_be_sparse(model: LatentLinearModel, pairs: float = PAIRS) -> bool:
-    """A large w, a prior with independent coordinates, and sparse rows throughout, few pairs of whose entries exist."""
-    rows = [factor.H for factor in model.sites if factor.H is not None]
-    priors = [factor for factor in model.gaussians if factor.H is None]
-    simple = all(
-        factor.factor is None and (factor.H is None or sparse.issparse(factor.H)) for factor in model.gaussians
-    )
-    if model.dim < LARGE or not priors or not rows or not simple or not all(map(sparse.issparse, rows)):
-        return False
-    return sum(float(np.sum(np.diff(matrix.indptr).astype(float) ** 2)) for matrix in rows) < pairs
 
 
 def _analysed(
@@ -380,7 +376,7 @@ def _analysed(
 
 def filling_plan(model: LatentLinearModel) -> Plan | None:
     """The plan of a sparse precision's factor that would be too large or take too long; None where there is none."""
-    if model.dim < (ENTRIES * 2) ** 0.5 or not (needs_sparse(model) or may_be_sparse(model)):
+    if model.dim < (ENTRIES * 2) ** 0.5 or not may_take_sparse(model):
         return None
     prior, rows = quadratic_of(model), _site_rows(model)
     if float(np.sum(np.diff(rows.indptr).astype(float) ** 2)) > PAIRS:

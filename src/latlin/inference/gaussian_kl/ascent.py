@@ -21,13 +21,13 @@ from latlin.numerics.ascent import (
     Measure,
     Rules,
     ascend,
+    backtrack,
     gradient_or_distance,
     grain,
     may_be_hidden,
     mix,
     rounding,
 )
-from latlin.numerics.optimise import backtrack
 
 #: past points that steps are extrapolated from; where a point has more than MANY numbers, of which copies are dear, FEW
 MEMORY, MANY, FEW = 8, 500_000, 3

@@ -18,8 +18,8 @@ from latlin.inference.blocks import pieces
 from latlin.inference.forms.projections import PIECE, Projections, whitened_projections
 from latlin.inference.forms.sites import SiteParameters
 from latlin.numerics.arrays import Array
+from latlin.numerics.ascent import backtrack
 from latlin.numerics.linalg import symmetrise
-from latlin.numerics.optimise import backtrack
 from latlin.potentials.class_links import ClassLink
 from latlin.potentials.softmax import ClassExpectation
 

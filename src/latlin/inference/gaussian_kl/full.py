@@ -23,9 +23,9 @@ from latlin.densities.gaussian import Gaussian
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.densities.structured.base import StructuredCovariance, banded_triangle
 from latlin.inference.blocks import BlockModel
-from latlin.inference.forms.choice import site_form, sum_form
+from latlin.inference.engine import site_form, sum_form
 from latlin.inference.forms.dense import inherit_parameters, match_parameters
-from latlin.inference.forms.prior import needs_sparse
+from latlin.inference.forms.prior import may_take_sparse, needs_sparse
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.forms.sparse import SparseForm, uses_sparse
@@ -115,9 +115,10 @@ def choose_algorithm(name: str, model: Model) -> Algorithm:
             return ByBlockEntries(sparse_block_form(model))
         return BySums(_required(sum_form(model)))
     held = in_memory(model)
-    if name == "auto" and held.log_concave and uses_sparse(held):
+    by_entries = name == "auto" and may_take_sparse(held) and uses_sparse(held)
+    if by_entries and held.log_concave:
         return ByEntries()
-    if name == "sites" or (name == "auto" and (uses_sparse(held) or not _is_tall(held))):
+    if name == "sites" or by_entries or (name == "auto" and not _is_tall(held)):
         return BySites()
     form = sum_form(held)
     if form is not None:

@@ -31,12 +31,13 @@ from latlin.numerics.ascent import (
     Measure,
     Rules,
     ascend,
+    backtrack,
     gradient_or_distance,
     grain,
     may_be_hidden,
     rounding,
 )
-from latlin.numerics.optimise import ascent_direction, backtrack, remember, solve
+from latlin.numerics.optimise import ascent_direction, remember, solve
 from latlin.potentials.base import ExpectedLog
 
 TINY = 1e-300

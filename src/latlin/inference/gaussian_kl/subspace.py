@@ -25,8 +25,7 @@ from latlin.inference.gaussian_kl.leading_subspace import Leading, better_leadin
 from latlin.inference.gaussian_kl.structured import StructuredBound, StructuredState
 from latlin.inference.model import IN_BLOCKS
 from latlin.numerics.arrays import Array
-from latlin.numerics.ascent import Measure, Rules, ascend
-from latlin.numerics.optimise import backtrack
+from latlin.numerics.ascent import Measure, Rules, ascend, backtrack
 from latlin.numerics.stored import storable_by_arguments
 
 BASES = ("eigen", "lanczos", "pca", "projected")

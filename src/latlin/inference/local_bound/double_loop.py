@@ -20,8 +20,7 @@ import numpy as np
 
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.numerics.arrays import Array
-from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, rounding
-from latlin.numerics.optimise import backtrack
+from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, backtrack, rounding
 
 #: Newton steps for the means before the variances are taken anew
 INNER_STEPS = 4

@@ -13,9 +13,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from latlin.densities.density import Density
-from latlin.inference.engine import LOCAL, checkpoint_for, refuse_extra_variance
+from latlin.inference.engine import LOCAL, checkpoint_for, refuse_extra_variance, site_form
 from latlin.inference.evidence.terms import BoundEvidence, RefusedEvidence
-from latlin.inference.forms.choice import site_form
 from latlin.inference.forms.projections import stacked_sites
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.forms.structured import structured_form

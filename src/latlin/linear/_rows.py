@@ -1,5 +1,6 @@
-"""Data frames as they come: texts, categories, dates and gaps become numbers as the command line encodes them.
+"""Rows as they come, and what comes with them: tables, weights, offsets, exposures, labels; decisions about new rows.
 
+Texts, categories, dates and gaps of data frames become numbers as the command line encodes them.
 Arguments that belong to rows (y, weights, offsets, exposures, trials, events) may be names of columns of the frame.
 What was learnt of the columns stays with the model as `encoding_`, and the names as `columns_`, so that new rows are
 read in the same way.
@@ -7,15 +8,19 @@ read in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
-from latlin.distributed.opening import is_blocked
-from latlin.numerics.arrays import convertible, numeric, visible
+from latlin.distributed.opening import is_blocked, is_dask
+from latlin.numerics.arrays import Array, convertible, countable, numeric, summable, visible
+from latlin.numerics.options import float_array, listed
+from latlin.potentials.checks import naming_rows, refuse
+from latlin.potentials.survival import INTERVAL
 
 if TYPE_CHECKING:
     from latlin.datasets.encoding import Encoding
@@ -116,7 +121,7 @@ def read_rows(model: Any, X: Any, given: Mapping[str, Any], options: Mapping[str
 def _encoded_rows(
     model: Any, X: Any, given: dict[str, Any], names: dict[str, str], options: dict[str, Any]
 ) -> dict[str, Any]:
-    from latlin.datasets.columns import listed
+    from latlin.datasets.columns import listed as quoted
     from latlin.datasets.encoding import learn_encoding
 
     frame, is_unnamed = (_named(X), False) if is_frame(X) else (_framed(X), True)
@@ -124,7 +129,7 @@ def _encoded_rows(
         raise ValueError(f"{', '.join(names)} cannot be the name of a column: X must be a data frame, got an array")
     absent = [name for name in names.values() if name not in frame.columns]
     if absent:
-        raise ValueError(f"the table has no column {listed(absent)}; it has {listed(frame.columns)}")
+        raise ValueError(f"the table has no column {quoted(absent)}; it has {quoted(frame.columns)}")
     for argument, name in names.items():
         given[argument] = frame[name]
     left = options.pop("drop", ())
@@ -223,3 +228,191 @@ def encoded(X: Any, encoding: Encoding | None) -> Any:
     if encoding.missing == "drop":
         return encoding.encode(X, "error").matrix
     return encoding.encode(X).matrix
+
+
+# --- What comes with the rows: weights, offsets, exposures, and numbers beside the response.
+
+
+def check_weights(value: Any, count: int) -> Array | None:
+    """Non-negative exponents, one per row, not all zero; None stays None."""
+    if value is None:
+        return None
+    array = float_array("sample_weight", visible("sample_weight", value))
+    if array.ndim == 0:
+        array = np.full(count, float(array))
+    if array.shape != (count,):
+        raise ValueError(f"sample_weight must have shape ({count},), one number per row, got shape {array.shape}")
+    with naming_rows():
+        refuse("sample_weight", array, ~(np.isfinite(array) & (array >= 0.0)), "finite numbers of at least zero")
+    if not np.any(array > 0.0):
+        raise ValueError("sample_weight is zero everywhere: there is nothing to learn from")
+    return countable("sample_weight", array)
+
+
+def check_offsets(value: Any, count: int, width: int = 1) -> Array | None:
+    """One number per row, or one per row and class; None stays None."""
+    if value is None:
+        return None
+    array = float_array("offset", value)
+    if array.ndim == 0:
+        array = np.full(count, float(array))
+    allowed = {(count,)} | ({(count, width)} if width > 1 else set())
+    if array.shape not in allowed:
+        raise ValueError(f"offset must have shape {' or '.join(map(str, sorted(allowed)))}, got shape {array.shape}")
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"offset must be finite, got {array[~np.isfinite(array)][0]:g}")
+    return np.asarray(summable("offset", array))
+
+
+def exposed(offset: Any, exposure: Any, count: int | None = None) -> Any:
+    """The offsets with the logarithms of the exposures of so many rows; Dask arrays stay lazy."""
+    if exposure is None:
+        return offset
+    if is_dask(exposure):
+        return np.log(exposure) + (0.0 if offset is None else offset)
+    array = float_array("exposure", exposure)
+    if array.ndim and count is not None and array.shape != (count,):
+        raise ValueError(f"exposure must have shape ({count},), one number per row, got shape {array.shape}")
+    with naming_rows():
+        refuse("exposure", array, ~(np.isfinite(array) & (array > 0.0)), "positive and finite numbers")
+    return np.log(array) if offset is None else float_array("offset", offset) + np.log(array)
+
+
+def beside(y: Any, **extra: Any) -> Any:
+    """The response of one row with other numbers beside it, shape (n, 1 + k); y as it is where there are none."""
+    if not (given := {name: part for name, part in extra.items() if part is not None}):
+        return y
+    if "upper" in given and "event" not in given:
+        raise ValueError("upper is the end of intervals, which event marks with 3: give event too")
+    if is_dask(y):
+        import dask.array as da
+
+        columns = [da.asarray(getattr(part, "values", part)).astype(float) for part in (y, *given.values())]
+        if "upper" in given:
+            columns[-1] = da.where(columns[1] == INTERVAL, columns[-1], 0.0)
+        return da.stack(columns, axis=1).rechunk({1: len(columns)})
+    first = np.asarray(convertible("y", visible("y", y)))
+    if first.ndim != 1:
+        raise ValueError(f"y must hold one number per row beside {', '.join(given)}, got shape {first.shape}")
+    parts = [first]
+    for name, part in given.items():
+        array = float_array(name, convertible(name, visible(name, part)))
+        array = np.full(len(first), float(array)) if array.ndim == 0 else array
+        if array.shape != first.shape:
+            raise ValueError(f"{name} must have shape {first.shape}, one number per row, got shape {array.shape}")
+        if name == "upper":  # beside events; where no interval ends it may have no number
+            array = np.where(parts[1] == INTERVAL, array, 0.0)
+        with naming_rows():
+            refuse(name, array, ~np.isfinite(array), "finite numbers")
+        parts.append(array)
+    return np.column_stack(parts)
+
+
+def offset_of(offset: Array | None, index: int) -> Array | None:
+    """The offsets of one class."""
+    return offset[:, index] if offset is not None and offset.ndim == 2 else offset
+
+
+# --- From labels to the numbers of a likelihood: small objects that can travel to where the labels are.
+
+
+class LabelCoding(Protocol):
+    """Observations of a block as numbers."""
+
+    def __call__(self, y: NDArray[Any]) -> Array: ...
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers as they are."""
+
+    def __call__(self, y: NDArray[Any]) -> Array:
+        return np.asarray(y, float)
+
+
+@dataclass(frozen=True)
+class OneLabel:
+    """1 for one label, 0 for the others."""
+
+    label: Any
+
+    def __call__(self, y: NDArray[Any]) -> Array:
+        return (y == self.label).astype(float)
+
+
+@dataclass(frozen=True)
+class ClassIndex:
+    """Place of each label among the classes."""
+
+    classes: NDArray[Any]
+
+    def __call__(self, y: NDArray[Any]) -> Array:
+        return class_index(np.asarray(y), self.classes).astype(float)
+
+
+def class_index(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
+    """Place of each label among the classes."""
+    order = np.argsort(classes)
+    try:
+        place = order[np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)]
+    except TypeError:  # texts among numbers
+        place = None
+    if place is None or np.any(classes[place] != labels):
+        raise ValueError(f"y has labels that were not in the training data, which had {classes.tolist()}")
+    return place
+
+
+def places_of(y: Any, count: int, classes: NDArray[Any]) -> NDArray[np.intp]:
+    """Places among the classes of new labels, one for each of so many rows."""
+    labels = np.asarray(y)
+    if labels.shape != (count,):
+        raise ValueError(f"y must have shape ({count},), one label per row, got shape {labels.shape}")
+    return class_index(labels, classes)
+
+
+def at_least_two(classes: NDArray[Any]) -> NDArray[Any]:
+    """The classes, if there is something to tell apart."""
+    if len(classes) < 2:
+        raise ValueError(f"y must hold at least two classes, got one class: {classes.tolist()[0]!r}")
+    return classes
+
+
+# --- Decisions: the action whose loss, averaged over what is not known, is least (Challis (2013), eq. 2.1.8).
+
+
+Loss = Callable[[Any, NDArray[Any]], ArrayLike] | ArrayLike
+
+
+def loss_table(actions: Sequence[Any], loss: Loss, outcomes: NDArray[Any]) -> Array:
+    """Loss of each action (first axis) at each outcome (any shape)."""
+    if callable(loss):
+        parts = [np.broadcast_to(np.asarray(loss(action, outcomes), float), outcomes.shape) for action in actions]
+        table = np.stack(parts)
+    else:
+        table = float_array("loss", loss)
+        if table.shape != (len(actions), len(outcomes)):
+            raise ValueError(
+                f"loss must be a function of (action, y) or a table of shape ({len(actions)}, {len(outcomes)}), "
+                f"one row per action and one column per class, got shape {table.shape}"
+            )
+    if np.any(np.isnan(table)):
+        raise ValueError("loss gave NaN; it must give a number for every action and outcome")
+    return table
+
+
+def chosen(actions: Sequence[Any], expected: Array) -> NDArray[Any]:
+    """The action of least expected loss for each column of (actions, n)."""
+    try:
+        listed = np.asarray(actions)
+    except ValueError:  # vectors of several lengths
+        listed = np.empty(len(actions), dtype=object)
+        listed[:] = actions
+    return listed[np.argmin(expected, axis=0)]
+
+
+def check_actions(actions: Sequence[Any]) -> list[Any]:
+    """At least one action."""
+    found = listed("actions", actions, "actions")
+    if not found:
+        raise ValueError("actions must name at least one action, got none")
+    return found
