@@ -274,7 +274,7 @@ CASES |= {
         lambda: BayesianGaussianMixture(2, step=PAIR, algorithm="natural").fit(X),
         "step must be one of 'robbins-monro'",
     ),
-    "formula with a bar": (lambda: additive(formula="y ~ x | g"), "must be one sum of terms"),
+    "formula with a bar": (lambda: additive(formula="y ~ x | g"), "a group stands in parentheses and alone"),
     "formula with a huge number": (lambda: additive(formula="y ~ x + 1e400"), "cannot be evaluated"),
     "priors of a formula": (lambda: additive(priors=3), "priors must be a dict, got 3"),
     "checkpoint of a formula": (lambda: additive(checkpoint=3), "checkpoint must be the path of a file, got 3"),
