@@ -1,5 +1,6 @@
 """Every option of every engine and estimator: what it cannot be is a ValueError that names it and what came."""
 
+import functools
 import inspect
 import warnings
 
@@ -18,6 +19,7 @@ from latlin import (
     quadrature,
 )
 from latlin.additive import AdditiveModel
+from latlin.distributed.blocks import LocalBlocks
 from latlin.factor import (
     BinaryFactorAnalysis,
     FactorAnalysis,
@@ -188,7 +190,43 @@ def integral(**options):
     return quadrature.BayesianQuadrature(quadrature.Gaussian(0.0, 1.0), **options).integrate(lambda x: x[:, 0], 5)
 
 
+@functools.cache
+def fitted(cls):
+    """With fixed hyperparameters, as answers are asked of it."""
+    return cls(hyperparameters="fixed").fit(X, ESTIMATORS[cls], **FIT_WITH.get(cls, {}))
+
+
 CASES |= {
+    "quantiles without an end": (
+        lambda: fitted(linear.BayesianPoissonRegression).predict_quantiles(X, [0.5, 10**400]),
+        "quantiles must hold probabilities strictly between 0 and 1",
+    ),
+    "labels beside fewer rows": (
+        lambda: fitted(linear.BayesianLogisticRegression).quantile_residuals(X, np.ones(0, bool)),
+        "y must have shape (12,., one label per row, got shape (0,",
+    ),
+    "texts in place of labels": (
+        lambda: fitted(linear.BayesianLogisticRegression).quantile_residuals(X, np.array([1.0, "a"] * 6, object)),
+        "y has labels that were not in the training data",
+    ),
+    "rows beyond every rate": (
+        lambda: fitted(linear.BayesianPoissonRegression).predict(1e18 * X),
+        "X, with its offset, lies too far from the rows of the fit: the expected rate",
+    ),
+    "trials without a number": (
+        lambda: fitted(linear.BayesianBinomialRegression).predict_interval(X, 0.9, trials=object()),
+        "trials must hold numbers",
+    ),
+    "trials of other rows": (
+        lambda: fitted(linear.BayesianBinomialRegression).predict_interval(X, 0.9, trials=np.ones((1, 12))),
+        "trials must have shape (12,., one number per row",
+    ),
+    "tiny targets in blocks": (
+        lambda: linear.BayesianLinearRegression(prior_scale=1.0, noise_scale=1.0).fit(
+            LocalBlocks.of(X, 1e-300 * Y, rows=5)
+        ),
+        "y must hold a number of at least 1e-140",
+    ),
     "wide prior of robust coefficients": (
         lambda: linear.RobustRegression(prior_scale=1e30).fit(X, Y),
         "prior_scale or intercept_scale is too large for a fit, got 1e.30",
@@ -236,7 +274,7 @@ CASES |= {
         lambda: BayesianGaussianMixture(2, step=PAIR, algorithm="natural").fit(X),
         "step must be one of 'robbins-monro'",
     ),
-    "formula with a bar": (lambda: additive(formula="y ~ x | g"), "must be one sum of terms"),
+    "formula with a bar": (lambda: additive(formula="y ~ x | g"), "a group stands in parentheses and alone"),
     "formula with a huge number": (lambda: additive(formula="y ~ x + 1e400"), "cannot be evaluated"),
     "priors of a formula": (lambda: additive(priors=3), "priors must be a dict, got 3"),
     "checkpoint of a formula": (lambda: additive(checkpoint=3), "checkpoint must be the path of a file, got 3"),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
+from latlin.factor import MatrixFactorization, TrilinearFactorization
 from latlin.linear import BayesianLogisticRegression
 from latlin.numerics.progress import begun, progress
 
@@ -52,3 +53,14 @@ def test_without_a_word_nothing_is_shown(capsys):
     with begun("the start", False), progress("the loop", 2, False):
         pass
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("room", "cls"), [("estimator", MatrixFactorization), ("trilinear", TrilinearFactorization)])
+def test_it_is_there_when_a_factorisation_looks_for_its_start(room, cls, capsys, monkeypatch):
+    def begin(*_):
+        raise InterruptedError(capsys.readouterr().err)
+
+    monkeypatch.setattr(f"latlin.factor.matrix.{room}.begin", begin)
+    shape = (5, 4) if cls is MatrixFactorization else (5, 4, 3)
+    with pytest.raises(InterruptedError, match="factorisation"):
+        cls(1, verbose=True).fit(np.random.default_rng(0).standard_normal(shape))

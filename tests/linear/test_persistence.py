@@ -158,6 +158,7 @@ def test_a_newer_file_asks_for_a_newer_latlin(saved, monkeypatch):
         (lambda header, arrays: header["options"].update(nonsense=1), "not a readable"),
         (lambda header, arrays: header["attributes"].pop("_fits"), "has attributes"),
         (lambda header, arrays: header["attributes"].update(predict=1), "has attributes"),
+        (lambda header, arrays: header["attributes"].update(n_features_in_=10**6), "n_features_in_ must be"),
         (lambda header, arrays: arrays.pop("_design.centre"), "not a stored value"),
         (lambda header, arrays: arrays.update({"_design.centre": np.zeros(2)}), "not over the 3 coefficients"),
     ],

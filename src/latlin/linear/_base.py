@@ -426,6 +426,8 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
     def _after_loading(self) -> None:
         if any(len(fit.posterior.mean) != self._design.dim for fit in self._fits) or not self._fits:
             raise ValueError(f"its posteriors are not over the {self._design.dim} coefficients of its design")
+        if not hasattr(self, "feature_names_in_") and self.n_features_in_ != self._design.n_features:
+            raise ValueError(f"n_features_in_ must be {self._design.n_features}, got {self.n_features_in_!r:.80}")
         self._store(self._design, list(self._fits), self._dtype)
         # a file that is not ours may hold parts that do not go together: they must answer
         self._answer([latent(fit.posterior, np.zeros((1, self._design.dim)), None) for fit in self._fits])

@@ -20,7 +20,7 @@ from latlin.distributed.blocks import Block, Blocks, slices, tree
 from latlin.inference.blocks import BlockModel, Observed
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.linear._problem import Design, LabelCoding, Values, check_offsets, check_weights
-from latlin.numerics.arrays import Array, summable
+from latlin.numerics.arrays import Array, measurable, summable
 from latlin.potentials.base import Potential
 from latlin.potentials.checks import RefusedSites
 from latlin.potentials.families import Family
@@ -114,6 +114,8 @@ def describe(blocks: Blocks, labelled: bool, columns: int = 1) -> FirstPass:
     table = tree(blocks.each(_described, labelled, columns), FirstPass.merged)
     if table.n_rows == 0:
         raise ValueError("sample_weight is zero everywhere: there is nothing to learn from")
+    if table.response is not None:
+        measurable("y", np.maximum(np.abs(table.response.mean[:1]), np.sqrt(table.response.variance[:1])))
     return table
 
 

@@ -19,6 +19,7 @@ from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.potentials.averaged import AveragedPredictive
 from latlin.potentials.base import Potential
+from latlin.potentials.checks import UnboundedExpectation
 from latlin.potentials.gaussian import Gaussian
 from latlin.potentials.predictive import LocationPredictive, Predictive
 
@@ -102,7 +103,11 @@ def _log_density(potential: Potential, at: LinearPredictors) -> Array:
 def predictive(likelihood: Likelihood, at: LinearPredictors) -> Predictive:
     """The distribution of new observations; of a density that is not Gaussian, the first two moments are used."""
     weights, potentials, latents = zip(*_parts(likelihood, at), strict=True)
-    each = [potential.predictive(part.mean, part.variance) for potential, part in zip(potentials, latents, strict=True)]
+    pairs = zip(potentials, latents, strict=True)
+    try:
+        each = [potential.predictive(part.mean, part.variance) for potential, part in pairs]
+    except UnboundedExpectation as error:
+        raise ValueError(f"X, with its offset, lies too far from the rows of the fit: {error}") from error
     return each[0] if len(each) == 1 else AveragedPredictive(np.array(weights), each)
 
 
@@ -178,10 +183,10 @@ def levels(name: str, values: ArrayLike) -> Array:
     """Probabilities strictly between 0 and 1, as a vector."""
     try:
         q = np.atleast_1d(np.asarray(values, float))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         q = np.zeros(1)
     if q.ndim != 1 or not np.all((q > 0.0) & (q < 1.0)):
-        raise ValueError(f"{name} must hold probabilities strictly between 0 and 1, got {values!r}")
+        raise ValueError(f"{name} must hold probabilities strictly between 0 and 1, got {values!r:.80}")
     return q
 
 

@@ -265,7 +265,7 @@ def beside(y: Any, **extra: Any) -> Any:
         raise ValueError(f"y must hold one number per row beside {', '.join(given)}, got shape {first.shape}")
     parts = [first]
     for name, part in given.items():
-        array = np.asarray(convertible(name, visible(name, part)), float)
+        array = float_array(name, convertible(name, visible(name, part)))
         array = np.full(len(first), float(array)) if array.ndim == 0 else array
         if array.shape != first.shape:
             raise ValueError(f"{name} must have shape {first.shape}, one number per row, got shape {array.shape}")
@@ -311,10 +311,21 @@ class ClassIndex:
 def class_index(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
     """Place of each label among the classes."""
     order = np.argsort(classes)
-    place = order[np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)]
-    if np.any(classes[place] != labels):
+    try:
+        place = order[np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)]
+    except TypeError:  # texts among numbers
+        place = None
+    if place is None or np.any(classes[place] != labels):
         raise ValueError(f"y has labels that were not in the training data, which had {classes.tolist()}")
     return place
+
+
+def places_of(y: Any, count: int, classes: NDArray[Any]) -> NDArray[np.intp]:
+    """Places among the classes of new labels, one for each of so many rows."""
+    labels = np.asarray(y)
+    if labels.shape != (count,):
+        raise ValueError(f"y must have shape ({count},), one label per row, got shape {labels.shape}")
+    return class_index(labels, classes)
 
 
 def at_least_two(classes: NDArray[Any]) -> NDArray[Any]:
@@ -349,7 +360,12 @@ def loss_table(actions: Sequence[Any], loss: Loss, outcomes: NDArray[Any]) -> Ar
 
 def chosen(actions: Sequence[Any], expected: Array) -> NDArray[Any]:
     """The action of least expected loss for each column of (actions, n)."""
-    return np.asarray(actions)[np.argmin(expected, axis=0)]
+    try:
+        listed = np.asarray(actions)
+    except ValueError:  # vectors of several lengths
+        listed = np.empty(len(actions), dtype=object)
+        listed[:] = actions
+    return listed[np.argmin(expected, axis=0)]
 
 
 def check_actions(actions: Sequence[Any]) -> list[Any]:

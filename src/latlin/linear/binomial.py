@@ -15,7 +15,7 @@ from latlin.linear._predict import LinearPredictors, draw_observations, levels, 
 from latlin.linear._regression import Regression
 from latlin.linear._rows import beside, column_of
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import float_array
+from latlin.numerics.options import float_array, real_array
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import FAMILIES, Family, named
 from latlin.potentials.predictive import Predictive
@@ -165,8 +165,7 @@ class BayesianBinomialRegression(Dispersed, Regression):
 
     def _new(self, at: LinearPredictors, trials: Any) -> Predictive:
         """Successes of new rows among trials."""
-        count = np.broadcast_to(np.asarray(trials, float), at.mean.shape)
-        return predictive(self._likelihood().replace(trials=count), at)
+        return predictive(self._likelihood().replace(trials=_per_row(trials, len(at.mean))), at)
 
     def _chances(self, at: LinearPredictors, q: Array) -> Array:
         """Quantiles of the chance, shape (n, len(q)); a chance rises with the linear predictor."""
@@ -215,14 +214,14 @@ class BayesianBinomialRegression(Dispersed, Regression):
         """log P(y | x, data) of each row, in nat, posterior integrated; y as in `fit`."""
         _, (at,), _ = self._latents(X, offset)
         y, trials = column_of(self, X, "y", y), column_of(self, X, "trials", trials)
-        observed = np.asarray(beside(y, trials=trials) if np.ndim(y) == 1 else y, float)
+        observed = real_array("y", beside(y, trials=trials) if np.ndim(y) == 1 else y)
         if observed.shape[:1] != at.mean.shape:
             raise ValueError(f"y must have {len(at.mean)} rows, got shape {observed.shape}")
         return log_density(self._observed(observed), at)
 
     def _pit(self, X: Any, y: Any, offset: Any, random_state: RandomState) -> Array:
         _, (at,), _ = self._latents(X, offset)
-        observed = float_array("y", y)
+        observed = real_array("y", y)
         successes, trials = observed.T if observed.ndim == 2 else (observed, 1.0)
         return self._new(at, trials).pit(successes, self._generator(random_state))
 
@@ -232,5 +231,13 @@ class BayesianBinomialRegression(Dispersed, Regression):
         """Joint draws of successes at the rows, shape (n, n_samples); a column is one draw of the coefficients."""
         rng = self._generator(random_state)
         x, label = self._drawn_predictors(X, n_samples, rng, offset)
-        count = np.broadcast_to(np.asarray(column_of(self, X, "trials", trials, 1.0), float), x.shape[:1])
+        count = _per_row(column_of(self, X, "trials", trials, 1.0), len(x))
         return draw_observations(self._likelihood().replace(trials=count), x.T, label, rng).T
+
+
+def _per_row(trials: Any, count: int) -> Array:
+    """One number of trials for each of so many rows."""
+    found = float_array("trials", trials)
+    if found.shape not in ((), (count,)):
+        raise ValueError(f"trials must have shape ({count},), one number per row, got shape {found.shape}")
+    return np.broadcast_to(found, count)

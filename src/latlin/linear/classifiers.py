@@ -20,7 +20,17 @@ from latlin.linear._learning import LearntFit
 from latlin.linear._model_checks import Labels
 from latlin.linear._predict import LinearPredictors, levels, log_density, tails
 from latlin.linear._problem import LabelCoding, LinearProblem, check_offsets, check_weights, offset_of
-from latlin.linear._rows import Loss, OneLabel, at_least_two, check_actions, chosen, class_index, column_of, loss_table
+from latlin.linear._rows import (
+    Loss,
+    OneLabel,
+    at_least_two,
+    check_actions,
+    chosen,
+    class_index,
+    column_of,
+    loss_table,
+    places_of,
+)
 from latlin.linear._stream import StreamingClasses
 from latlin.numerics.arrays import Array, orderly
 from latlin.numerics.options import jobs, whole
@@ -170,19 +180,17 @@ class Classification(ClassifierMixin, LinearEstimator):
     def log_predictive_density(self, X: Any, y: Any, offset: Any = None) -> Array:
         """log P(y | x, data) of each row, in nat, posterior integrated."""
         _, latents, _ = self._latents(X, offset)
-        labels = np.asarray(column_of(self, X, "y", y))
         table = self._log_probabilities(latents)
-        if labels.shape != table.shape[:1]:
-            raise ValueError(f"y must have shape {table.shape[:1]}, one label per row, got shape {labels.shape}")
-        return table[np.arange(len(labels)), class_index(labels, self.classes_)]
+        place = places_of(column_of(self, X, "y", y), len(table), self.classes_)
+        return table[np.arange(len(table)), place]
 
     def quantile_residuals(self, X: Any, y: Any, offset: Any = None, random_state: RandomState = None) -> Array:
         """Randomised quantile residuals: standard normal, one per row, if the model is right (Dunn and Smyth, 1996).
 
         The classes are taken in the order of `classes_`.
         """
-        place = class_index(np.asarray(column_of(self, X, "y", y)), self.classes_)
         table = np.asarray(self.predict_proba(X, offset), float)
+        place = places_of(column_of(self, X, "y", y), len(table), self.classes_)
         return residuals_of(class_pit(table, place, self._generator(random_state)))
 
     def decide(self, X: Any, actions: Sequence[Any], loss: Loss, offset: Any = None) -> NDArray[Any]:

@@ -385,7 +385,7 @@ class BayesianQuadrature:
     def _warped(self, fit: HyperparameterFit) -> Warped:
         if not (is_name(self.kernel, AUTO) or is_name(self.kernel, RBF.name)):
             raise ValueError(f"warp={self.warp!r} has closed forms for kernel='rbf' only, got {self.kernel!r}")
-        return Warped(resolve_kernel(RBF.name), self.measure.standard, fit, WARPS[self.warp])
+        return Warped(resolve_kernel(RBF.name), self.measure.standard, fit, WARPS[str(self.warp)])
 
 
 def integrate(

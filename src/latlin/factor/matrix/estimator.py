@@ -18,6 +18,7 @@ from latlin.factor.matrix.energies import Cells, Side, product_moments
 from latlin.factor.matrix.fit import MatrixProblem, MatrixState, SidePrior, begin, climb, place_rows
 from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array, numeric, summable
+from latlin.numerics.progress import begun
 from latlin.numerics.rng import generator
 from latlin.potentials.predictive import Predictive
 
@@ -99,8 +100,9 @@ class MatrixFactorization(
         X = self._validated(X, True)
         seen, values, parameters = self._learn_cells(X)
         problem = self._problem(values)
-        start = begin(problem, codes_of(values, self._family), parameters, generator(self.random_state))
-        found = climb(problem, start, self._rules(), self.verbose)
+        with begun("matrix factorisation", self.verbose):
+            start = begin(problem, codes_of(values, self._family), parameters, generator(self.random_state))
+            found = climb(problem, start, self._rules(), self.verbose)
         self._store(found.state, problem.energy(found.state.parameters).kind, int(seen.sum()))
         self.trace_, self.n_iter_, self.converged_ = found.trace - self._shift(seen), found.n_iter, found.converged
         self.message_ = found.message

@@ -23,6 +23,7 @@ from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array, summable
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
 from latlin.numerics.options import whole
+from latlin.numerics.progress import begun
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.families import Family
 from latlin.potentials.predictive import Predictive
@@ -321,8 +322,9 @@ class TrilinearFactorization(CellUnits, NamedEvidence, Archived, BaseEstimator):
         problem = TrilinearProblem(np.nonzero(seen), values[seen], family, X.shape, self.n_components, below)
         rng, codes = generator(self.random_state), codes_of(values, family)
         kinds = [None, *(rng for _ in range(self.n_init - 1))]
-        starts = [begin(problem, codes, parameters, kind) for kind in kinds]
-        found = climb_from_starts(problem, starts, self._rules(), self.verbose)
+        with begun("trilinear factorisation", self.verbose):
+            starts = [begin(problem, codes, parameters, kind) for kind in kinds]
+            found = climb_from_starts(problem, starts, self._rules(), self.verbose)
         shift = self._shift(seen)
         self.evidence_kind_ = problem.energy(found.state.parameters).kind
         self.trace_, self.n_iter_, self.converged_ = found.trace - shift, found.n_iter, found.converged
