@@ -22,6 +22,7 @@ from latlin.cli import compare as compare_module  # noqa: E402
 from latlin.cli import explore as explore_module  # noqa: E402
 from latlin.cli import formula as formula_module  # noqa: E402
 from latlin.cli import models  # noqa: E402
+from latlin.cli import options as options_module  # noqa: E402
 from latlin.cli import prepare as prepare_module  # noqa: E402
 from latlin.cli.app import app  # noqa: E402
 from latlin.cli.models import load_model  # noqa: E402
@@ -542,7 +543,7 @@ def test_a_bar_is_there_from_the_first_second(tmp_path, frame, monkeypatch):
         shown.append(words)
         yield lambda told=None: shown.append(told)
 
-    for module in (app_module, explore_module, models, prepare_module, formula_module):
+    for module in (app_module, explore_module, models, options_module, prepare_module, formula_module):
         monkeypatch.setattr(module, "steps", noted)
     result = run("fit", tmp_path / "rows.csv", "--target", "weight", "--folds", 2, "--out", tmp_path / "model.latlin")
     assert result.exit_code == 0, result.stderr

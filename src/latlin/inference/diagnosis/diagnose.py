@@ -164,7 +164,7 @@ def judge(found: Findings) -> Verdict:
         return Verdict("rough", f"{_weights(found)}, although means and standard deviations agree")
     if not found.converged:
         return Verdict("rough", "the fit did not converge, although its moments agree with the corrected ones")
-    weights = f"k̂ = {found.k_hat:.2f}" if found.k_hat <= LARGEST_K else f"{found.even:.0%} of the draws count"
+    weights = f"k̂ = {found.k_hat:.2f}" if found.k_hat <= LARGEST_K else f"{100.0 * found.even:.0f} % of the draws count"
     return Verdict("accurate", f"{weights}, and means and standard deviations agree with the corrected ones")
 
 
