@@ -5,6 +5,8 @@ RUN    := $(VENV)/bin/python
 JOBS   ?= 2
 SIZE   ?= small
 OPTIONS ?=
+# the version of PyTorch that is tested
+TORCH  ?= torch==2.13.0
 ENTRY  ?= --list
 # tests that run once more with the threads that users have
 THREADED := tests/numerics/test_threads.py tests/numerics/test_sparse_times.py tests/inference/test_gaussian_kl_ways.py
@@ -60,6 +62,7 @@ clean:
 
 .venv-torch/.dev: pyproject.toml
 	$(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
 	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check -e ".[cli,torch]" pytest hypothesis
 	touch $@
 
