@@ -10,6 +10,7 @@ import numba
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.gaussian_process.kernels import Matern
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
@@ -17,6 +18,8 @@ from latlin.densities.structured.rows import SparseRows, one_pool
 from latlin.engines import GaussianKL
 from latlin.factor import GroupFactorAnalysis
 from latlin.factor.group import fit as group_fit
+from latlin.gp import GaussianProcessRegressor, Inducing, StateSpace, Vecchia
+from latlin.gp import learning as gp_learning
 from latlin.hyper import rules
 from latlin.hyper.space import Space
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
@@ -179,6 +182,22 @@ def test_an_integral_over_closed_forms_keeps_blas_to_one_thread(two_threads, mon
     X, noise = np.random.default_rng(1).standard_normal((2, 60, 3))
     BayesianLinearRegression().fit(X, X[:, 0] + noise[:, 1])
     assert seen == {("evidence", 1), ("interpolation", 1)}
+    assert blas_threads() == two_threads
+
+
+@pytest.mark.parametrize("approximation", [Inducing(400), Vecchia(5), StateSpace()])
+def test_processes_of_many_rows_keep_blas_to_one_thread(approximation, two_threads, monkeypatch):
+    seen = set()
+
+    def learn(*args, **options):
+        seen.update(blas_threads())
+        return learnt(*args, **options)
+
+    learnt = gp_learning._learnt_process
+    monkeypatch.setattr(gp_learning, "_learnt_process", learn)
+    x = np.linspace(0.0, 1.0, 60)[:, None]
+    GaussianProcessRegressor(Matern(nu=1.5), approximation=approximation).fit(x, np.sin(5.0 * x[:, 0]))
+    assert seen == {1}
     assert blas_threads() == two_threads
 
 
