@@ -392,6 +392,9 @@ def compare(
         except ImportError as error:
             sys.stderr.write(f"{name}: {error}\n")
             continue
+        except Exception as error:  # a peer that breaks is said, and stops nothing
+            yield n, points, f"{name}: {type(error).__name__}", "–", "–", "–", "–"
+            continue
         yield from ((n, points, name, *at) for at in followed.curve)
         epoch, seconds, *rest = followed.arrival
         yield n, points, f"{name}, to its final score: latlin takes {best / seconds:.2f} of it", epoch, seconds, *rest

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, PairwiseKernel, WhiteKernel
 
-from latlin import load
+from latlin import infer, load
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor, Vecchia
 from latlin.gp import vecchia as module
 
@@ -130,6 +130,21 @@ def test_parameters_may_be_learnt_from_some_rows(monkeypatch):
     ).fit(X, y)
     assert model.log_evidence_ < whole.log_evidence_ + 0.1
     assert model.log_evidence_ == pytest.approx(whole.log_evidence_, abs=10.0)
+
+
+def test_what_the_search_fitted_last_is_not_fitted_again(monkeypatch):
+    X, y, _ = rows(120)
+    seen = []
+
+    def fit(model, *args, **options):
+        seen.append(model.gaussians[0].log_det)
+        return infer(model, *args, **options)
+
+    monkeypatch.setattr(module, "infer", fit)
+    kernel = ConstantKernel(1.0) * Matern(0.3, nu=1.5)
+    model = GaussianProcessRegressor(kernel, approximation=Vecchia(10), hyperparameters="maximise").fit(X, y)
+    assert len(seen) == len(set(seen)) > 3
+    assert model.converged_
 
 
 def test_labels_samples_and_files(tmp_path):

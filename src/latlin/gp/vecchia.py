@@ -222,11 +222,18 @@ class VecchiaFitter:
         return accuracy_for(len(self.X))
 
     def fit(self, setting: Setting, start: LatentFunction | None = None, verbose: bool = False) -> VecchiaLatent:
-        """The posterior at fixed parameters."""
+        """The posterior at fixed parameters; a start that is just this is given back."""
+        if isinstance(start, VecchiaLatent) and self._has_fitted(start, setting):
+            return start
         given = self.hoods.conditionals(setting.kernel, setting.amplitude)
         model = model_of(setting, given, self.sites(setting.likelihood.observe(self.data.y)))
         posterior = with_sites(infer(model, self.data.engine, start=warm_start(start, model), verbose=verbose))
         return VecchiaLatent(setting, self.hoods, given, posterior)
+
+    def _has_fitted(self, latent: VecchiaLatent, setting: Setting) -> bool:
+        """Whether a latent function is that of these rows at these parameters."""
+        same = latent.hoods is self.hoods and np.array_equal(latent.setting.theta, setting.theta)
+        return same and latent.posterior.converged
 
     def sites(self, potential: Potential) -> SiteFactor:
         """The sites of all rows; what a fit finds of their pattern serves the next one."""
