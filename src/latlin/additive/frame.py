@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.numerics.arrays import Array, measurable, visible
+from latlin.numerics.arrays import Array, check_measurable, check_visible
 
 #: a column of labels or numbers, of any kind
 Column = NDArray[Any]
 
 
-def writable(name: str) -> str:
+def formula_name(name: str) -> str:
     """How formulas hold the name of a column.
 
-    >>> writable("rain (mm)")
+    >>> formula_name("rain (mm)")
     'rain_mm'
     """
     return re.sub(r"\W+", "_", name).strip("_")
@@ -27,7 +27,7 @@ def writable(name: str) -> str:
 def name_of(frame: Any, name: str) -> str:
     """The column that is meant: the one of this name, or the only one whose name is written so in formulas."""
     names = names_of_columns(frame)
-    alike = [] if name in names else [other for other in names if writable(other) == name]
+    alike = [] if name in names else [other for other in names if formula_name(other) == name]
     return alike[0] if len(alike) == 1 else name
 
 
@@ -45,7 +45,7 @@ def column(frame: Any, name: str) -> NDArray[Any]:
             raise
         raise ValueError(f"the table has no column {name!r}; it has {_listed(frame)}") from error
     if isinstance(values, np.ma.MaskedArray):
-        visible(f"column {name!r}", values)
+        check_visible(f"column {name!r}", values)
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -60,7 +60,7 @@ def has_column(frame: Any, name: str) -> bool:
     return name_of(frame, name) in names_of_columns(frame)
 
 
-def with_column(frame: Any, name: str, values: Any) -> Any:
+def replace_column(frame: Any, name: str, values: Any) -> Any:
     """A table with one column replaced."""
     return {**{n: column(frame, n) for n in names_of_columns(frame)}, name: np.asarray(values)}
 
@@ -76,7 +76,7 @@ def n_rows(frame: Any) -> int:
     return next(iter(lengths.values()))
 
 
-def some_rows(frame: Any) -> int:
+def check_n_rows(frame: Any) -> int:
     """The number of rows, at least one."""
     if not (rows := n_rows(frame)):
         raise ValueError("the table has no rows")
@@ -95,9 +95,9 @@ def is_category(values: NDArray[Any]) -> bool:
     return values.dtype.kind not in "iuf"
 
 
-def numbers(values: Any, name: str) -> Array:
+def check_numbers(values: Any, name: str) -> Array:
     """A column of finite numbers."""
-    array = visible(name, np.asarray(values))
+    array = check_visible(name, np.asarray(values))
     try:
         found = array.astype(float)
     except (TypeError, ValueError, OverflowError) as error:
@@ -108,7 +108,7 @@ def numbers(values: Any, name: str) -> Array:
             f"{name} has {int(bad.sum())} missing or infinite values, the first in row {int(np.argmax(bad))}; "
             "drop or fill these rows"
         )
-    return np.asarray(measurable(name, found))
+    return np.asarray(check_measurable(name, found))
 
 
 def levels_of(values: NDArray[Any], name: str) -> NDArray[Any]:
@@ -192,12 +192,12 @@ def _narrow_span(values: NDArray[Any]) -> tuple[int, int] | None:
     return (low, high - low + 1) if high - low < 4 * len(values) else None
 
 
-def joined(frame: Any, names: tuple[str, ...]) -> NDArray[Any]:
+def join_labels(frame: Any, names: tuple[str, ...]) -> NDArray[Any]:
     """One column of labels, or the combinations "a:b" of several, each combination with a label of its own.
 
     Examples
     --------
-    >>> joined({"a": [1.0, 2.5, 3.0], "b": ["x", "y", "z:1"]}, ("a", "b")).tolist()
+    >>> join_labels({"a": [1.0, 2.5, 3.0], "b": ["x", "y", "z:1"]}, ("a", "b")).tolist()
     ['1:x', '2.5:y', '3:z\\\\:1']
     """
     if len(names) == 1:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from scipy import sparse
 
-from latlin.numerics.options import real_array, whole
+from latlin.numerics.options import check_whole, real_array
 from latlin.numerics.progress import begin_pass
 from latlin.numerics.threads import one_blas_thread, one_thread, thread_count
 
@@ -183,14 +183,14 @@ def add(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(a + b for a, b in zip(first, second, strict=True))
 
 
-def tree(parts: Iterable[T], combine: Callable[[T, T], T]) -> T:
+def combine_pairwise(parts: Iterable[T], combine: Callable[[T, T], T]) -> T:
     """All parts combined pairwise: neighbours first, then neighbouring pairs, and so on; an odd one waits.
 
     Only as many results as the tree has levels are held at a time.
 
     Examples
     --------
-    >>> tree("abcdefg", lambda a, b: f"({a}{b})")
+    >>> combine_pairwise("abcdefg", lambda a, b: f"({a}{b})")
     '(((ab)(cd))((ef)g))'
     """
     waiting: list[tuple[int, T]] = []
@@ -252,7 +252,7 @@ class LocalBlocks:
         if rows is None:
             size = X.data.nbytes + X.indices.nbytes if sparse.issparse(all_rows.X) else X.nbytes
             rows = max(1, BLOCK_BYTES * all_rows.n_rows // max(size, 1))
-        return cls(all_rows, whole("rows", rows, 1))
+        return cls(all_rows, check_whole("rows", rows, 1))
 
     @property
     def n_blocks(self) -> int:
@@ -271,7 +271,7 @@ class LocalBlocks:
         return Block(X, y, weight, offset, number)
 
     def total(self, summand: Summand, *shared: Any) -> tuple[Any, ...]:
-        return tree(self._answers(summand, shared), add)
+        return combine_pairwise(self._answers(summand, shared), add)
 
     def each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
         return list(self._answers(function, shared))

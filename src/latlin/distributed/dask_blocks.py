@@ -1,9 +1,9 @@
 """Sums over the blocks of Dask collections: on this machine's threads, or on the workers of a cluster.
 
-A pass is one graph: a task a block, which makes the `Block` and calls the summand where the rows are, and a tree
-of sums in the order of `latlin.distributed.blocks.tree`, eight neighbours at a time. What summands share is in it
-once; only totals come back. Dask does the rest: it starts tasks where their rows are, and again elsewhere when a worker
-dies. Nothing is kept between passes that the user did not persist.
+A pass is one graph: a task a block, which makes the `Block` and calls the summand where the rows are, and a tree of
+sums in the order of `latlin.distributed.blocks.combine_pairwise`, eight neighbours at a time. What summands share is
+in it once; only totals come back. Dask does the rest: it starts tasks where their rows are, and again elsewhere when a
+worker dies. Nothing is kept between passes that the user did not persist.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from uuid import uuid4
 import numpy as np
 from scipy import sparse
 
-from latlin.distributed.blocks import Block, Summand, add, count_parts, log_block, report_blocks, tree
-from latlin.distributed.clusters import ambient_client, answer, explain_faults
+from latlin.distributed.blocks import Block, Summand, add, combine_pairwise, count_parts, log_block, report_blocks
+from latlin.distributed.clusters import compute_answer, current_client, explain_faults
 from latlin.numerics.progress import begin_pass
 from latlin.numerics.threads import one_blas_thread, one_thread
 
@@ -301,7 +301,7 @@ class Pass(NamedTuple):
     @classmethod
     def begin(cls, client: Any, count: int = 0) -> Pass:
         """A pass by this client, by default where Dask itself would compute."""
-        client = ambient_client() if client is None else client
+        client = current_client() if client is None else client
         return cls(uuid4().hex, client, count, begin_pass(count) if count else None)
 
     def work(self, function: Callable[..., Any], shared: tuple[Any, ...]) -> dict[Key, Any]:
@@ -315,7 +315,7 @@ class Pass(NamedTuple):
         wanted = Delayed(key, graph)
         watch = nullcontext() if self.tell is None else report_blocks(self.client, self.name, self.watched, self.tell)
         with explain_faults(), one_blas_thread(), watch:
-            found = wanted.compute() if self.client is None else answer(self.client, wanted)
+            found = wanted.compute() if self.client is None else compute_answer(self.client, wanted)
         return type(found)(map(align, found)) if type(found) in (tuple, list) else align(found)
 
 
@@ -402,7 +402,7 @@ class DaskBlocks:
         return {**self.graph, **run.work(function, shared), **leaves}, list(leaves)
 
 
-def each_part(collection: Any, function: Callable[..., Any], *shared: Any, client: Any = None) -> list[Any]:
+def map_parts(collection: Any, function: Callable[..., Any], *shared: Any, client: Any = None) -> list[Any]:
     """`function(part, *shared)` of every part of a Dask collection as it is, a data frame with texts say, in order."""
     parts, run = parts_of(collection), Pass.begin(client)
     name = run.name
@@ -437,7 +437,7 @@ def _worked(work: Work, part: Any) -> Any:
 
 def _sum(*parts: Any) -> Any:
     there = [part for part in parts if not isinstance(part, NoRows)]
-    return tree(there, add) if there else NoRows()
+    return combine_pairwise(there, add) if there else NoRows()
 
 
 def _gathered(*answers: Any) -> list[Any]:

@@ -235,7 +235,7 @@ class Sample:
         return {name: frame[name][taken] for name in frame.columns}
 
 
-def sampled(blocks: Blocks, most: int) -> tuple[int, dict[str, NDArray[Any]]]:
+def sample_rows(blocks: Blocks, most: int) -> tuple[int, dict[str, NDArray[Any]]]:
     """The number of rows, and a table of about `most` of them at even distances, with every label in it.
 
     Where there are no more than that, it is the whole table.

@@ -18,10 +18,16 @@ from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
 from latlin.linear._blocks import BlockRows, FirstPass, Summarised, describe
 from latlin.linear._description import MOST_NAMES, Description
-from latlin.linear._fitting import fit_problem, numbered, settled
-from latlin.linear._learning import Learning, LearntFit, fixed_table, learning
+from latlin.linear._fitting import fit_problem, number_checkpoint, settle_hyperparameters
+from latlin.linear._learning import Learning, LearntFit, check_learning, fixed_table
 from latlin.linear._model_checks import Labels, LookBack
-from latlin.linear._predict import AveragedLikelihood, Likelihood, LinearPredictors, latent, latent_covariance
+from latlin.linear._predict import (
+    AveragedLikelihood,
+    Likelihood,
+    LinearPredictors,
+    latent_covariance,
+    linear_predictors,
+)
 from latlin.linear._problem import (
     CoefficientPrior,
     Design,
@@ -36,10 +42,19 @@ from latlin.linear._problem import (
     design_of_moments,
     offset_of,
 )
-from latlin.linear._rows import Numbers, column_of, encoded, read_rows, validated
+from latlin.linear._rows import Numbers, column_of, encode_rows, read_rows, validate_rows
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import LARGEST, SMALLEST, Array, measurable, side_by_side, stacked, summable, visible
-from latlin.numerics.options import number, whole
+from latlin.numerics.arrays import (
+    LARGEST,
+    SMALLEST,
+    Array,
+    check_measurable,
+    check_summable,
+    check_visible,
+    stack_answers,
+    stack_traces,
+)
+from latlin.numerics.options import check_number, check_whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.families import Family
@@ -147,8 +162,8 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
     def _training(self, X: Any, y: Any, *, reset: bool = True, **options: Any) -> tuple[Any, Any]:
         """Checked X and y, as they are used."""
         kinds = {"accept_sparse": ("csr", "csc"), "dtype": list(KINDS)}
-        X, y = validated(self, X, visible("y", y), reset=reset, **kinds, **options)
-        return summable("X", X), measurable("y", y)
+        X, y = validate_rows(self, X, check_visible("y", y), reset=reset, **kinds, **options)
+        return check_summable("X", X), check_measurable("y", y)
 
     def _problems(self, X: Any, codes: list[Array], weight: Array | None, offset: Array | None) -> list[LinearProblem]:
         """One problem per response."""
@@ -184,13 +199,13 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
 
     def _wish(self) -> Learning:
         """How hyperparameters are to be learnt."""
-        return learning(self.hyperparameters, self.priors)
+        return check_learning(self.hyperparameters, self.priors)
 
     def _beginning(
         self, problem: LinearProblem, before: LearntFit | None
     ) -> tuple[dict[str, Any], list[str], Posterior | None]:
         """Hyperparameters to start from, those to learn, and a posterior to start from."""
-        values, free = settled(problem, self._requested(), self.ard)
+        values, free = settle_hyperparameters(problem, self._requested(), self.ard)
         if self._wish().manner == "fixed":
             free = []
         start = None
@@ -218,7 +233,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         fits = []
         for index, (problem, before) in enumerate(zip(problems, self._earlier(len(problems)), strict=True)):
             values, free, start = self._beginning(problem, before)
-            file = numbered(checkpoint, index, len(problems))
+            file = number_checkpoint(checkpoint, index, len(problems))
             options = (self.engine, values, free, start, self.verbose, file, self._wish())
             fits.append(fit_problem(problem, *options))
         return fits
@@ -267,7 +282,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         self.evidence_kind_ = posteriors[0].evidence_kind
         self.converged_ = all(p.converged for p in posteriors)
         self.n_iter_ = _one_or_array([max(p.n_iter, 1) for p in posteriors])
-        self.trace_ = stacked([p.trace for p in posteriors])
+        self.trace_ = stack_traces([p.trace for p in posteriors])
         self.prior_scale_ = _one_or_array([fit.values["prior_scale"] for fit in fits])
         self.prior_mean_ = _one_or_array([fit.values.get("prior_mean", 0.0) for fit in fits])
         tables = [fit.table or fixed_table(fit.values) for fit in fits]
@@ -329,15 +344,19 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         check_is_fitted(self, "posterior_")
         if is_blocked(X) and not isinstance(X, np.ndarray):
             raise ValueError("X is in blocks of rows, and this answer is for rows in memory: ask block by block")
-        X = encoded(X, getattr(self, "encoding_", None))
-        return summable("X", validated(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=list(KINDS)))
+        X = encode_rows(X, getattr(self, "encoding_", None))
+        return check_summable("X", validate_rows(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=list(KINDS)))
 
     def _latents(self, X: Any, offset: Any) -> tuple[Any, list[LinearPredictors], Any]:
         """Rows of the model, the linear predictors of each response, and the kind of numbers to answer in."""
         offset, X = column_of(self, X, "offset", offset), self._check_rows(X)
         shift = check_offsets(offset, X.shape[0], len(self._fits))
         rows = self._design.rows(X)
-        return rows, [latent(f.posterior, rows, offset_of(shift, k)) for k, f in enumerate(self._fits)], X.dtype
+        return (
+            rows,
+            [linear_predictors(f.posterior, rows, offset_of(shift, k)) for k, f in enumerate(self._fits)],
+            X.dtype,
+        )
 
     def _likelihood(self, index: int = 0) -> Likelihood:
         """The potential of a response at its hyperparameters, of no particular observation, or several with weights."""
@@ -371,11 +390,11 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be True; the diagonal of cov holds the variances")
         rows, latents, dtype = self._latents(X, offset)
-        mean = side_by_side([at.mean for at in latents]).astype(dtype)
+        mean = stack_answers([at.mean for at in latents]).astype(dtype)
         if return_std:
-            return mean, side_by_side([np.sqrt(at.variance) for at in latents]).astype(dtype)
+            return mean, stack_answers([np.sqrt(at.variance) for at in latents]).astype(dtype)
         if return_cov:
-            return mean, side_by_side([latent_covariance(f.posterior, rows) for f in self._fits]).astype(dtype)
+            return mean, stack_answers([latent_covariance(f.posterior, rows) for f in self._fits]).astype(dtype)
         return mean
 
     def sample_posterior(self, n_samples: int = 1, random_state: RandomState = None) -> Array:
@@ -388,7 +407,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         """
         check_is_fitted(self, "posterior_")
         rng = self._generator(random_state)
-        draws = [self._user_units(fit.posterior.sample(whole("n_samples", n_samples), rng)) for fit in self._fits]
+        draws = [self._user_units(fit.posterior.sample(check_whole("n_samples", n_samples), rng)) for fit in self._fits]
         return draws[0] if len(draws) == 1 else np.stack(draws, axis=1)
 
     def _user_units(self, w: Array) -> Array:
@@ -430,7 +449,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
             raise ValueError(f"n_features_in_ must be {self._design.n_features}, got {self.n_features_in_!r:.80}")
         self._store(self._design, list(self._fits), self._dtype)
         # a file that is not ours may hold parts that do not go together: they must answer
-        self._answer([latent(fit.posterior, np.zeros((1, self._design.dim)), None) for fit in self._fits])
+        self._answer([linear_predictors(fit.posterior, np.zeros((1, self._design.dim)), None) for fit in self._fits])
 
     def _answer(self, latents: list[LinearPredictors]) -> None:
         """Predict from linear predictors, to see that it can be done."""
@@ -443,7 +462,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
 
 
 def _positive(name: str, value: Any) -> float:
-    return number(name, value, least=SMALLEST, most=LARGEST)
+    return check_number(name, value, least=SMALLEST, most=LARGEST)
 
 
 def _one_or_array(values: list[Any]) -> Any:

@@ -15,9 +15,9 @@ from latlin.distributed.opening import is_blocked, refuse_checkpoint, rowwise
 from latlin.linear._base import LinearEstimator
 from latlin.linear._predict import (
     LinearPredictors,
+    check_levels,
     draw_observations,
     draw_weights,
-    levels,
     log_density,
     predictive,
     predictive_covariance,
@@ -25,13 +25,13 @@ from latlin.linear._predict import (
     predictive_quantiles,
 )
 from latlin.linear._problem import check_offsets, check_weights
-from latlin.linear._rows import Loss, check_actions, chosen, column_of, exposed, loss_table
+from latlin.linear._rows import Loss, add_exposure, check_actions, choose_actions, column_of, loss_table
 from latlin.numerics.alerts import alert
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import real_array, whole
+from latlin.numerics.options import check_whole, real_array
 from latlin.numerics.rng import RandomState
 from latlin.potentials.checks import RefusedSites
-from latlin.potentials.families import Family, named
+from latlin.potentials.families import Family, find_family
 from latlin.potentials.predictive import residuals_of
 
 #: nodes over which a loss is averaged
@@ -129,7 +129,7 @@ class Regression(RegressorMixin, LinearEstimator):
 
     def predict_quantiles(self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95), offset: Any = None) -> Array:
         """Quantiles of a new y at each row, shape (n, number of quantiles)."""
-        q = levels("quantiles", quantiles)
+        q = check_levels("quantiles", quantiles)
         _, (at,), dtype = self._latents(X, offset)
         return predictive_quantiles(self._likelihood(), at, q).astype(dtype)
 
@@ -183,7 +183,7 @@ class Regression(RegressorMixin, LinearEstimator):
         """Linear predictors of the rows by draws of the coefficients, shape (n, n_samples), and their components."""
         offset, X = column_of(self, X, "offset", offset), self._check_rows(X)
         shift = check_offsets(offset, X.shape[0])
-        w, label = draw_weights(self._fits[0].posterior, whole("n_samples", n_samples), rng)
+        w, label = draw_weights(self._fits[0].posterior, check_whole("n_samples", n_samples), rng)
         return np.asarray(self._design.rows(X) @ w.T) + (0.0 if shift is None else shift[:, None]), label
 
     def decide(self, X: Any, actions: Sequence[Any], loss: Loss, offset: Any = None) -> NDArray[Any]:
@@ -209,7 +209,7 @@ class Regression(RegressorMixin, LinearEstimator):
         # ⟨f(y)⟩ = ∫₀¹ f(Q(u)) du over the quantile function Q
         node, weight = np.polynomial.legendre.leggauss(NODES)
         outcomes = self.predict_quantiles(X, 0.5 * (node + 1.0), offset)
-        return chosen(listed, loss_table(listed, loss, outcomes.astype(float)) @ (0.5 * weight))
+        return choose_actions(listed, loss_table(listed, loss, outcomes.astype(float)) @ (0.5 * weight))
 
 
 # --- Exposures beside offsets: families whose size is e^x take the time, area or population that a row stands for.
@@ -263,12 +263,12 @@ class Exposed(Regression):
 
     def _fit_exposed(self, X: Any, y: Any, sample_weight: Any, offset: Any, exposure: Any, checkpoint: Any) -> Self:
         """Learn from numbers."""
-        return self._fit(X, y, sample_weight, exposed(offset, exposure, _row_count(X)), checkpoint)
+        return self._fit(X, y, sample_weight, add_exposure(offset, exposure, _row_count(X)), checkpoint)
 
     def _shift(self, X: Any, offset: Any, exposure: Any) -> Any:
         """Offsets and logarithms of exposures of new rows together."""
         offset, exposure = column_of(self, X, "offset", offset), column_of(self, X, "exposure", exposure)
-        return exposed(offset, exposure, _row_count(X))
+        return add_exposure(offset, exposure, _row_count(X))
 
     def predict(
         self, X: Any, offset: Any = None, exposure: Any = None, *, return_std: bool = False, return_cov: bool = False
@@ -361,14 +361,14 @@ class ChosenFamily(Regression):
         return tuple(cls._families)
 
     def _family(self) -> Family:
-        return named(getattr(self, "family_", self.family), self._families)
+        return find_family(getattr(self, "family_", self.family), self._families)
 
     def _given(self) -> dict[str, Any]:
         return {"prior_scale": self.prior_scale, **{name: getattr(self, name) for name in self._family().parameters}}
 
     def _fit_chosen(self, fit: Callable[..., Self], X: Any, y: Any, data: dict[str, Any], checkpoint: Any) -> Self:
         """Run `fit` for the family that was named, or choose one."""
-        named(self.family, dict.fromkeys([AUTO, *self._families] if self._candidates else self._families))
+        find_family(self.family, dict.fromkeys([AUTO, *self._families] if self._candidates else self._families))
         if self.family != AUTO:
             self.family_, self.choice_ = self.family, ""
             return fit(X, y, **data, checkpoint=checkpoint)

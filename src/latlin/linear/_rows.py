@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from latlin.distributed.opening import is_blocked, is_dask
-from latlin.numerics.arrays import Array, convertible, numeric, visible
-from latlin.numerics.options import float_array, listed
+from latlin.numerics.arrays import Array, check_convertible, check_numeric, check_visible
+from latlin.numerics.options import check_list, float_array
 from latlin.potentials.checks import naming_rows, refuse
 from latlin.potentials.survival import INTERVAL
 
@@ -37,7 +37,7 @@ def as_pandas(X: Any) -> Any:
 
 def _without_hidden(X: Any) -> Any:
     """X, if numbers hide nothing of it; dates of data frames are named where they are encoded."""
-    visible("X", X.select_dtypes(exclude=["datetime", "datetimetz"]) if is_frame(X) else X)
+    check_visible("X", X.select_dtypes(exclude=["datetime", "datetimetz"]) if is_frame(X) else X)
     return X
 
 
@@ -46,11 +46,11 @@ def is_frame(X: Any) -> bool:
     return hasattr(X, "columns") and hasattr(X, "iloc")
 
 
-def validated(model: Any, X: Any, y: Any = "no_validation", *, reset: bool, **options: Any) -> Any:
+def validate_rows(model: Any, X: Any, y: Any = "no_validation", *, reset: bool, **options: Any) -> Any:
     """X, or X and y, by scikit-learn's checks; numbers of a data frame at once, not column by column."""
-    y = convertible("y", y) if options.get("y_numeric") else y
+    y = check_convertible("y", y) if options.get("y_numeric") else y
     if not is_frame(X) or not _is_one_array(X):
-        return validate_data(model, X if is_frame(X) else numeric("X", X), y, reset=reset, **options)
+        return validate_data(model, X if is_frame(X) else check_numeric("X", X), y, reset=reset, **options)
     validate_data(model, X, y, reset=reset, skip_check_array=True)
     if isinstance(y, str):
         return check_array(X.to_numpy(), input_name="X", estimator=model, **options)
@@ -121,7 +121,7 @@ def read_rows(model: Any, X: Any, given: Mapping[str, Any], options: Mapping[str
 def _encoded_rows(
     model: Any, X: Any, given: dict[str, Any], names: dict[str, str], options: dict[str, Any]
 ) -> dict[str, Any]:
-    from latlin.datasets.columns import listed as quoted
+    from latlin.datasets.columns import join_names as quoted
     from latlin.datasets.encoding import learn_encoding
 
     frame, is_unnamed = (_named(X), False) if is_frame(X) else (_framed(X), True)
@@ -204,7 +204,7 @@ def column_of(model: Any, X: Any, argument: str, value: Any, default: Any = None
     fitted = getattr(model, "columns_", {}).get(argument)
     name = value if isinstance(value, str) else fitted if value is None else None
     if name is None:
-        return default if value is None else visible(argument, value)
+        return default if value is None else check_visible(argument, value)
     frame = as_pandas(X)
     if not is_frame(frame) or name not in frame.columns:
         because = f"the model was fitted with {argument}={name!r}" if value is None else f"{argument} is {name!r}"
@@ -212,7 +212,7 @@ def column_of(model: Any, X: Any, argument: str, value: Any, default: Any = None
     return _as_array(frame[name])
 
 
-def encoded(X: Any, encoding: Encoding | None) -> Any:
+def encode_rows(X: Any, encoding: Encoding | None) -> Any:
     """A data frame as it came as numbers; arrays, and frames that hold the encoded columns already, as they are."""
     X = _without_hidden(as_pandas(X))
     if encoding is None:
@@ -233,7 +233,7 @@ def encoded(X: Any, encoding: Encoding | None) -> Any:
 # --- What comes with the rows: weights, offsets, exposures, and numbers beside the response.
 
 
-def exposed(offset: Any, exposure: Any, count: int | None = None) -> Any:
+def add_exposure(offset: Any, exposure: Any, count: int | None = None) -> Any:
     """The offsets with the logarithms of the exposures of so many rows; Dask arrays stay lazy."""
     if exposure is None:
         return offset
@@ -247,7 +247,7 @@ def exposed(offset: Any, exposure: Any, count: int | None = None) -> Any:
     return np.log(array) if offset is None else float_array("offset", offset) + np.log(array)
 
 
-def beside(y: Any, **extra: Any) -> Any:
+def join_response(y: Any, **extra: Any) -> Any:
     """The response of one row with other numbers beside it, shape (n, 1 + k); y as it is where there are none."""
     if not (given := {name: part for name, part in extra.items() if part is not None}):
         return y
@@ -260,12 +260,12 @@ def beside(y: Any, **extra: Any) -> Any:
         if "upper" in given:
             columns[-1] = da.where(columns[1] == INTERVAL, columns[-1], 0.0)
         return da.stack(columns, axis=1).rechunk({1: len(columns)})
-    first = np.asarray(convertible("y", visible("y", y)))
+    first = np.asarray(check_convertible("y", check_visible("y", y)))
     if first.ndim != 1:
         raise ValueError(f"y must hold one number per row beside {', '.join(given)}, got shape {first.shape}")
     parts = [first]
     for name, part in given.items():
-        array = float_array(name, convertible(name, visible(name, part)))
+        array = float_array(name, check_convertible(name, check_visible(name, part)))
         array = np.full(len(first), float(array)) if array.ndim == 0 else array
         if array.shape != first.shape:
             raise ValueError(f"{name} must have shape {first.shape}, one number per row, got shape {array.shape}")
@@ -328,7 +328,7 @@ def places_of(y: Any, count: int, classes: NDArray[Any]) -> NDArray[np.intp]:
     return class_index(labels, classes)
 
 
-def at_least_two(classes: NDArray[Any]) -> NDArray[Any]:
+def check_classes(classes: NDArray[Any]) -> NDArray[Any]:
     """The classes, if there is something to tell apart."""
     if len(classes) < 2:
         raise ValueError(f"y must hold at least two classes, got one class: {classes.tolist()[0]!r}")
@@ -358,7 +358,7 @@ def loss_table(actions: Sequence[Any], loss: Loss, outcomes: NDArray[Any]) -> Ar
     return table
 
 
-def chosen(actions: Sequence[Any], expected: Array) -> NDArray[Any]:
+def choose_actions(actions: Sequence[Any], expected: Array) -> NDArray[Any]:
     """The action of least expected loss for each column of (actions, n)."""
     try:
         listed = np.asarray(actions)
@@ -370,7 +370,7 @@ def chosen(actions: Sequence[Any], expected: Array) -> NDArray[Any]:
 
 def check_actions(actions: Sequence[Any]) -> list[Any]:
     """At least one action."""
-    found = listed("actions", actions, "actions")
+    found = check_list("actions", actions, "actions")
     if not found:
         raise ValueError("actions must name at least one action, got none")
     return found

@@ -11,13 +11,20 @@ from latlin.distributed.opening import rowwise
 from latlin.inference.engine import Engine
 from latlin.linear._base import shared_options
 from latlin.linear._model_checks import Dispersed
-from latlin.linear._predict import LinearPredictors, draw_observations, levels, log_density, predictive, tails
+from latlin.linear._predict import (
+    LinearPredictors,
+    central_levels,
+    check_levels,
+    draw_observations,
+    log_density,
+    predictive,
+)
 from latlin.linear._regression import Regression
-from latlin.linear._rows import beside, column_of
+from latlin.linear._rows import column_of, join_response
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import float_array, real_array
 from latlin.numerics.rng import RandomState
-from latlin.potentials.families import FAMILIES, Family, named
+from latlin.potentials.families import FAMILIES, Family, find_family
 from latlin.potentials.predictive import Predictive
 
 
@@ -122,7 +129,7 @@ class BayesianBinomialRegression(Dispersed, Regression):
         return 2
 
     def _family(self) -> Family:
-        family = named(self.family, {name: FAMILIES[name] for name in self.families()})
+        family = find_family(self.family, {name: FAMILIES[name] for name in self.families()})
         return family.fixed(link=self.link) if "link" in family.template.parameters else family
 
     def _given(self) -> dict[str, Any]:
@@ -160,7 +167,7 @@ class BayesianBinomialRegression(Dispersed, Regression):
             How columns become numbers: see `BayesianLinearRegression.fit`.
         """
         read = self._read(X, table, y=y, sample_weight=sample_weight, offset=offset, trials=trials)
-        read["y"] = beside(read["y"], trials=read.pop("trials"))
+        read["y"] = join_response(read["y"], trials=read.pop("trials"))
         return self._fit(**read, checkpoint=checkpoint)
 
     def _new(self, at: LinearPredictors, trials: Any) -> Predictive:
@@ -191,7 +198,7 @@ class BayesianBinomialRegression(Dispersed, Regression):
         self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95), offset: Any = None, *, trials: Any = None
     ) -> Array:
         """Quantiles of the chance at each row, or of new successes among trials, shape (n, number of quantiles)."""
-        q = levels("quantiles", quantiles)
+        q = check_levels("quantiles", quantiles)
         _, (at,), dtype = self._latents(X, offset)
         trials = column_of(self, X, "trials", trials)
         if trials is None:
@@ -203,7 +210,7 @@ class BayesianBinomialRegression(Dispersed, Regression):
 
         That of successes has the probability nearest to `coverage`: whole numbers seldom allow exactly that.
         """
-        ends = tails(coverage)
+        ends = central_levels(coverage)
         _, (at,), dtype = self._latents(X, offset)
         trials = column_of(self, X, "trials", trials)
         if trials is None:
@@ -214,7 +221,7 @@ class BayesianBinomialRegression(Dispersed, Regression):
         """log P(y | x, data) of each row, in nat, posterior integrated; y as in `fit`."""
         _, (at,), _ = self._latents(X, offset)
         y, trials = column_of(self, X, "y", y), column_of(self, X, "trials", trials)
-        observed = real_array("y", beside(y, trials=trials) if np.ndim(y) == 1 else y)
+        observed = real_array("y", join_response(y, trials=trials) if np.ndim(y) == 1 else y)
         if observed.shape[:1] != at.mean.shape:
             raise ValueError(f"y must have {len(at.mean)} rows, got shape {observed.shape}")
         return log_density(self._observed(observed), at)

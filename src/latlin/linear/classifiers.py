@@ -18,22 +18,22 @@ from latlin.linear._base import LinearEstimator, shared_options
 from latlin.linear._blocks import FirstPass, Summarised
 from latlin.linear._learning import LearntFit
 from latlin.linear._model_checks import Labels
-from latlin.linear._predict import LinearPredictors, levels, log_density, tails
+from latlin.linear._predict import LinearPredictors, central_levels, check_levels, log_density
 from latlin.linear._problem import LabelCoding, LinearProblem, check_offsets, check_weights, offset_of
 from latlin.linear._rows import (
     Loss,
     OneLabel,
-    at_least_two,
     check_actions,
-    chosen,
+    check_classes,
+    choose_actions,
     class_index,
     column_of,
     loss_table,
     places_of,
 )
 from latlin.linear._stream import StreamingClasses
-from latlin.numerics.arrays import Array, orderly
-from latlin.numerics.options import jobs, whole
+from latlin.numerics.arrays import Array, check_sortable
+from latlin.numerics.options import check_jobs, check_whole
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import FAMILIES, Family
 from latlin.potentials.predictive import class_pit, residuals_of
@@ -104,7 +104,7 @@ class Classification(ClassifierMixin, LinearEstimator):
         if is_blocked(X):
             return self._fit_blocks(X, y, sample_weight, offset, checkpoint)
         refuse_checkpoint(checkpoint)
-        X, y = self._training(X, orderly("y", y))
+        X, y = self._training(X, check_sortable("y", y))
         check_classification_targets(y)
         weight = check_weights(sample_weight, X.shape[0])
         self.classes_ = self._ordered(_classes(y, weight))
@@ -117,14 +117,14 @@ class Classification(ClassifierMixin, LinearEstimator):
     def _fit_all(self, problems: list[LinearProblem]) -> list[LearntFit]:
         """One fit per response, side by side."""
         before = self._earlier(len(problems))
-        fits = Parallel(n_jobs=jobs(self.n_jobs))(
+        fits = Parallel(n_jobs=check_jobs(self.n_jobs))(
             delayed(self._fit_one)(problem, earlier) for problem, earlier in zip(problems, before, strict=True)
         )
         return list(fits)
 
     def _described_codings(self, table: FirstPass) -> tuple[list[LabelCoding], Summarised]:
         assert table.labels is not None  # the first pass looked for them
-        self.classes_ = self._ordered(at_least_two(table.labels.values))
+        self.classes_ = self._ordered(check_classes(table.labels.values))
         place = class_index(self.classes_, table.labels.values)
         return self._codings(), Summarised(table, table.labels.weight[place])
 
@@ -211,12 +211,12 @@ class Classification(ClassifierMixin, LinearEstimator):
         """
         listed = check_actions(actions)
         shares = self.predict_proba(X, offset).astype(float)
-        return chosen(listed, loss_table(listed, loss, self.classes_) @ shares.T)
+        return choose_actions(listed, loss_table(listed, loss, self.classes_) @ shares.T)
 
 
 def _classes(y: NDArray[Any], weight: Array | None) -> NDArray[Any]:
     """The labels of the rows that count; at least two."""
-    return at_least_two(np.unique(y if weight is None else y[weight > 0.0]))
+    return check_classes(np.unique(y if weight is None else y[weight > 0.0]))
 
 
 # --- Several classes one against the rest, and probit regression.
@@ -262,7 +262,7 @@ class OneVersusRest(StreamingClasses, Classification):
         Several classes: shape (n, n_classes, number of quantiles), of each against the rest, not normalised; of a
         softmax those of 2,000 draws, the same for every row and every call.
         """
-        q = levels("quantiles", quantiles)
+        q = check_levels("quantiles", quantiles)
         _, latents, dtype = self._latents(X, offset)
         return self._quantiles(latents, q, dtype)
 
@@ -272,14 +272,14 @@ class OneVersusRest(StreamingClasses, Classification):
 
     def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None) -> Array:
         """The central posterior interval of the class probability: last axis low and high."""
-        return self.predict_quantiles(X, tails(coverage), offset)
+        return self.predict_quantiles(X, central_levels(coverage), offset)
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None
     ) -> NDArray[Any]:
         """Draws of labels at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
         offset, X = column_of(self, X, "offset", offset), self._check_rows(X)
-        n_samples, rng = whole("n_samples", n_samples), self._generator(random_state)
+        n_samples, rng = check_whole("n_samples", n_samples), self._generator(random_state)
         shift, rows = check_offsets(offset, X.shape[0], len(self._fits)), self._design.rows(X)
         return self.classes_[self._draw_places(rows, shift, n_samples, rng)]
 

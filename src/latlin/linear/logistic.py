@@ -24,7 +24,7 @@ from latlin.linear._together import (
 )
 from latlin.linear.classifiers import OneVersusRest
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import one_of
+from latlin.numerics.options import check_choice
 from latlin.numerics.rng import RandomState
 from latlin.potentials.class_links import CLASS_LINKS
 from latlin.potentials.families import FAMILIES, Family
@@ -131,7 +131,7 @@ class BayesianLogisticRegression(OneVersusRest):
 
     def _choose_way(self, checkpoint: Any = None) -> str:
         """How the classes are fitted, "softmax" or "one-vs-rest"."""
-        wanted: str = one_of("multi_class", self.multi_class, ("one-vs-rest", "softmax"))
+        wanted: str = check_choice("multi_class", self.multi_class, ("one-vs-rest", "softmax"))
         if len(self.classes_) == 2 or wanted == "one-vs-rest":
             return "one-vs-rest"
         if resolve(self.engine) not in (Auto(), GaussianKL()):

@@ -21,7 +21,7 @@ from latlin.linear._problem import CoefficientPrior, Design, Values, locate_and_
 from latlin.linear._regression import Regression
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import one_of
+from latlin.numerics.options import check_choice
 from latlin.numerics.rng import RandomState
 from latlin.potentials.base import Potential
 from latlin.potentials.families import FAMILIES, Family
@@ -217,10 +217,10 @@ class SparseRegression(Regression):
         self.df = df
 
     def _family(self) -> Family:
-        return FAMILIES[one_of("likelihood", self.likelihood, LOCATION)]
+        return FAMILIES[check_choice("likelihood", self.likelihood, LOCATION)]
 
     def _prior(self) -> CoefficientPrior:
-        return SPARSE[one_of("prior", self.prior, SPARSE)]
+        return SPARSE[check_choice("prior", self.prior, SPARSE)]
 
     def _given(self) -> dict[str, Any]:
         given = {"scale": self.noise_scale, "df": self.df}

@@ -13,13 +13,13 @@ from latlin.inference.engine import Engine
 from latlin.linear._base import shared_options
 from latlin.linear._predict import LinearPredictors, log_density, predictive
 from latlin.linear._regression import AUTO, ChosenFamily
-from latlin.linear._rows import beside, column_of
+from latlin.linear._rows import column_of, join_response
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import float_array
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import FAMILIES, TIMES
 from latlin.potentials.predictive import censored_pit
-from latlin.potentials.survival import question_codes
+from latlin.potentials.survival import warn_of_codes
 
 
 class BayesianSurvivalRegression(ChosenFamily):
@@ -146,9 +146,9 @@ class BayesianSurvivalRegression(ChosenFamily):
             How columns become numbers: see `BayesianLinearRegression.fit`.
         """
         read = self._read(X, table, y=y, sample_weight=sample_weight, offset=offset, event=event, upper=upper)
-        X, y = read.pop("X"), beside(read.pop("y"), event=read.pop("event"), upper=read.pop("upper"))
+        X, y = read.pop("X"), join_response(read.pop("y"), event=read.pop("event"), upper=read.pop("upper"))
         if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] > 1:
-            question_codes(y[:, 1])
+            warn_of_codes(y[:, 1])
         return self._fit_chosen(self._fit, X, y, read, checkpoint)
 
     def _centre(self, at: LinearPredictors) -> Array:
@@ -207,5 +207,5 @@ class BayesianSurvivalRegression(ChosenFamily):
     def _observed_times(self, X: Any, y: Any, event: Any, upper: Any) -> Array:
         """Times, and events and ends beside them as far as these are given."""
         y, event, upper = (column_of(self, X, *given) for given in (("y", y), ("event", event), ("upper", upper)))
-        observed = np.asarray(beside(y, event=event, upper=upper) if np.ndim(y) == 1 else y, float)
+        observed = np.asarray(join_response(y, event=event, upper=upper) if np.ndim(y) == 1 else y, float)
         return observed[:, None] if observed.ndim == 1 else observed

@@ -27,7 +27,7 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.options import real_array
 from latlin.numerics.rng import generator
 from latlin.report.baselines import Baseline, Densities, HeldOut
-from latlin.report.tasks import Task, checked_folds, task_of
+from latlin.report.tasks import Task, check_folds, task_of
 
 # --- Folds of rows in memory: shuffled with the classes in equal shares, by groups, or in the order of time.
 #
@@ -76,7 +76,7 @@ def held_out_densities(estimator: Any, X: Any, y: Any, splits: Sequence[Split], 
 def usual_splits(task: Task, y: Any, folds: int, seed: int | None = 0) -> list[Split]:
     """Folds of shuffled rows, with the classes in equal shares."""
     y = np.asarray(y)
-    folds = min(checked_folds(folds, len(y)), task.most_folds(y))
+    folds = min(check_folds(folds, len(y)), task.most_folds(y))
     return list(task.split(folds, seed).split(np.zeros(len(y)), y))
 
 
@@ -98,7 +98,7 @@ def hold_out(
     generator(how[1])
     if how[1] is not None and how[1] >= 2**32:
         raise ValueError(f"random_state must be below 2**32, got {how[1]!r:.80}")
-    folds = min(checked_folds(how[0], len(y)), task.most_folds(y))
+    folds = min(check_folds(how[0], len(y)), task.most_folds(y))
     density, baseline = np.empty(len(y)), np.empty(len(y))
     answers: dict[str, Array] = {}
     unconverged = 0
@@ -215,7 +215,7 @@ def _targets(blocks: Blocks, deal: FoldAssignment, task: Task) -> list[Baseline]
         raise ValueError(f"folds must be at least 2, got {deal.folds}")
     parts = blocks.each(_targets_of, deal, task.baseline)
     seen = [reduce(add, part) for part in zip(*parts, strict=True)]
-    checked_folds(deal.folds, sum(part.count for part in seen))
+    check_folds(deal.folds, sum(part.count for part in seen))
     if task.has_labels:
         _refuse_rare(seen)
     return seen

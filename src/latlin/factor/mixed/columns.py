@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from latlin.factor.mixed.sites import Index, family_of
-from latlin.numerics.arrays import Array, summable
+from latlin.numerics.arrays import Array, check_summable
 from latlin.numerics.stored import storable
 from latlin.potentials.base import Potential
 from latlin.potentials.checks import RefusedSites
@@ -90,7 +90,7 @@ class Column:
         if not np.all(np.isfinite(seen)):
             raise ValueError(f"column {self.name!r} must be finite or missing, got {seen[~np.isfinite(seen)][0]}")
         self._refuse_impossible(numbers)
-        return np.asarray(summable(f"column {self.name!r}", numbers))
+        return np.asarray(check_summable(f"column {self.name!r}", numbers))
 
     def _refuse_impossible(self, seen: Array) -> None:
         """Numbers that the column's family cannot produce; missing ones are NaN."""
