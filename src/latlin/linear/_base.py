@@ -21,13 +21,7 @@ from latlin.linear._description import MOST_NAMES, Description
 from latlin.linear._fitting import fit_problem, number_checkpoint, settle_hyperparameters
 from latlin.linear._learning import Learning, LearntFit, check_learning, fixed_table
 from latlin.linear._model_checks import Labels, LookBack
-from latlin.linear._predict import (
-    AveragedLikelihood,
-    Likelihood,
-    LinearPredictors,
-    latent_covariance,
-    linear_predictors,
-)
+from latlin.linear._predict import AveragedLikelihood, Likelihood, LinearPredictors, latent_covariance, predictors_of
 from latlin.linear._problem import (
     CoefficientPrior,
     Design,
@@ -44,17 +38,8 @@ from latlin.linear._problem import (
 )
 from latlin.linear._rows import Numbers, column_of, encode_rows, read_rows, validate_rows
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import (
-    LARGEST,
-    SMALLEST,
-    Array,
-    check_measurable,
-    check_summable,
-    check_visible,
-    stack_answers,
-    stack_traces,
-)
-from latlin.numerics.options import check_number, check_whole
+from latlin.numerics.arrays import Array, check_measurable, check_summable, check_visible, stack_answers, stack_traces
+from latlin.numerics.options import check_size, check_whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.families import Family
@@ -188,7 +173,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         for index, y in enumerate(codes):
             targets = Targets(np.asarray(y, float), weight, offset_of(offset, index))
             centre, width = family.intercept(targets)
-            width = width if self.intercept_scale is None else _positive("intercept_scale", self.intercept_scale)
+            width = width if self.intercept_scale is None else check_size("intercept_scale", self.intercept_scale)
             problems.append(LinearProblem(HeldRows(rows, targets), design, family, self._prior(), (centre, width)))
         return problems
 
@@ -247,7 +232,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         design = design_of_moments(moments.mean, moments.variance, centred=centred, **options)
         family = self._family()
         centre, width = family.intercept(targets)
-        width = width if self.intercept_scale is None else _positive("intercept_scale", self.intercept_scale)
+        width = width if self.intercept_scale is None else check_size("intercept_scale", self.intercept_scale)
         return [
             LinearProblem(
                 BlockRows(blocks, table, targets, coding, index, digest),
@@ -352,11 +337,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         offset, X = column_of(self, X, "offset", offset), self._check_rows(X)
         shift = check_offsets(offset, X.shape[0], len(self._fits))
         rows = self._design.rows(X)
-        return (
-            rows,
-            [linear_predictors(f.posterior, rows, offset_of(shift, k)) for k, f in enumerate(self._fits)],
-            X.dtype,
-        )
+        return rows, [predictors_of(f.posterior, rows, offset_of(shift, k)) for k, f in enumerate(self._fits)], X.dtype
 
     def _likelihood(self, index: int = 0) -> Likelihood:
         """The potential of a response at its hyperparameters, of no particular observation, or several with weights."""
@@ -449,7 +430,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
             raise ValueError(f"n_features_in_ must be {self._design.n_features}, got {self.n_features_in_!r:.80}")
         self._store(self._design, list(self._fits), self._dtype)
         # a file that is not ours may hold parts that do not go together: they must answer
-        self._answer([linear_predictors(fit.posterior, np.zeros((1, self._design.dim)), None) for fit in self._fits])
+        self._answer([predictors_of(fit.posterior, np.zeros((1, self._design.dim)), None) for fit in self._fits])
 
     def _answer(self, latents: list[LinearPredictors]) -> None:
         """Predict from linear predictors, to see that it can be done."""
@@ -459,10 +440,6 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _positive(name: str, value: Any) -> float:
-    return check_number(name, value, least=SMALLEST, most=LARGEST)
 
 
 def _one_or_array(values: list[Any]) -> Any:

@@ -39,7 +39,7 @@ class LinearPredictors(NamedTuple):
         return np.asarray(self.marginals.quantile(q[:, None])).T + self.offset[:, None]
 
 
-def linear_predictors(posterior: Posterior, rows: Any, offset: Array | None) -> LinearPredictors:
+def predictors_of(posterior: Posterior, rows: Any, offset: Array | None) -> LinearPredictors:
     """The linear predictors of rows."""
     marginals = posterior.project(rows)
     shift = np.zeros(len(marginals.mean)) if offset is None else offset

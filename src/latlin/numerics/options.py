@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from latlin.numerics.arrays import Array, check_summable, check_visible
+from latlin.numerics.arrays import LARGEST, SMALLEST, Array, check_summable, check_visible
 
 #: no count of steps, draws or components is as large
 MOST = 2**31
@@ -56,6 +56,11 @@ def check_number(
         expected = " and ".join(f"{words} {limit:g}" for words, limit in limits if limit is not None)
         raise ValueError(f"{name} must be a number{' ' * bool(expected)}{expected}, got {value!r:.80}")
     return float(value)
+
+
+def check_size(name: str, value: Any) -> float:
+    """`value` as a positive float whose square is one too, of full accuracy."""
+    return check_number(name, value, least=SMALLEST, most=LARGEST)
 
 
 def check_whole(name: str, value: Any, least: int = 0, most: int | None = None) -> int:
