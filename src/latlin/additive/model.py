@@ -27,7 +27,7 @@ from latlin.distributed.opening import is_large_frame
 from latlin.inference.engine import Engine
 from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import check_mapping, check_whole
+from latlin.numerics.options import PerRow, Table, check_mapping, check_whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
@@ -139,7 +139,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
     # --- fitting --------------------------------------------------------------------------------
 
     def fit(
-        self, frame: Any, y: Any = None, *, missing: str = "error", graph: Any = None, checkpoint: Any = None
+        self, frame: Table, y: PerRow = None, *, missing: str = "error", graph: Any = None, checkpoint: Any = None
     ) -> Self:
         """Fit to the rows of a table.
 
@@ -160,7 +160,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         """
         read, priors, family = self._read(), check_mapping("priors", self.priors), family_of(self.family)
 
-        def problem_of(table: Any) -> AdditiveProblem:
+        def problem_of(table: Table) -> AdditiveProblem:
             return make_problem(read, family, table, graph, priors)
 
         if y is not None:
@@ -250,7 +250,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         words = self._family.scale_words(self._read_.response.success(self.classes_) if self._family.binary else "")
         return f"; coefficients change {words}" if words else ""
 
-    def effects(self, name: str | None = None, *, coverage: float = 0.9, frame: Any = None) -> Effects:
+    def effects(self, name: str | None = None, *, coverage: float = 0.9, frame: Table = None) -> Effects:
         """Effects with central intervals, on the scale of the linear predictor.
 
         Parameters
@@ -265,7 +265,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         """
         return effects_of(self.posterior_, *self._functions(name, frame), check_coverage(coverage))
 
-    def contrasts(self, name: str, *, coverage: float = 0.9, frame: Any = None) -> Effects:
+    def contrasts(self, name: str, *, coverage: float = 0.9, frame: Table = None) -> Effects:
         """All pairwise differences between the levels of a term or of a column, with intervals; slopes with slopes."""
         rows, names = self._functions(name, frame)
         if len(names) > 200:
@@ -274,7 +274,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         found = differences_of(rows, names, kinds.get(name, 1))
         return effects_of(self.posterior_, *found, check_coverage(coverage))
 
-    def _functions(self, name: str | None, frame: Any) -> tuple[sparse.csr_array, list[str]]:
+    def _functions(self, name: str | None, frame: Table) -> tuple[sparse.csr_array, list[str]]:
         """Rows over all coefficients, and their names."""
         check_is_fitted(self, "posterior_")
         for part, span in zip(self._parts, spans_of(self._parts), strict=True):
@@ -339,17 +339,17 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
     # --- predictions ----------------------------------------------------------------------------
 
     def _predict_latents(
-        self, frame: Any, marginal: Any
+        self, frame: Table, marginal: Any
     ) -> tuple[list[predict.PredictorMoments], Array, tuple[str, ...]]:
         check_is_fitted(self, "posterior_")
         offset = offset_of(self._read_, frame, check_n_rows(frame))
         apart = predict.groups_to_average(self._parts, marginal)
         return predict.predictor_moments(self._components, self._parts, frame, offset, apart), offset, apart
 
-    def _blank(self, frame: Any) -> ObservedResponse:
+    def _blank(self, frame: Table) -> ObservedResponse:
         return observe_without_response(self._read_.response, self._family, frame)
 
-    def predict(self, frame: Any, *, marginal: Any = None, return_std: bool = False) -> Any:
+    def predict(self, frame: Table, *, marginal: Any = None, return_std: bool = False) -> Any:
         """The expected response of each row: of a binomial response the expected share of successes, of ordered classes
         the expected number of the class, counted from zero, of a model of a quantile (`AsymmetricLaplace`) that one.
 
@@ -367,7 +367,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         return (mean, np.sqrt(variance)) if return_std else mean
 
     def predict_latent(
-        self, frame: Any, *, marginal: Any = None, return_std: bool = False, return_cov: bool = False
+        self, frame: Table, *, marginal: Any = None, return_std: bool = False, return_cov: bool = False
     ) -> Any:
         """The linear predictor of each row, offsets included; with standard deviations or a covariance if wanted."""
         if return_std and return_cov:
@@ -379,7 +379,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
             )
         return (mean, np.sqrt(variance)) if return_std else mean
 
-    def predict_proba(self, frame: Any, *, marginal: Any = None) -> Array:
+    def predict_proba(self, frame: Table, *, marginal: Any = None) -> Array:
         """Probabilities of the classes, one row each, in the order of `classes_`; for binary and ordered families."""
         check_is_fitted(self, "posterior_")
         if not (self._family.binary or self._family.ordered):
@@ -391,7 +391,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         return np.column_stack([1.0 - p, p])
 
     def predict_interval(
-        self, frame: Any, coverage: float = 0.9, *, marginal: Any = None, random_state: RandomState = None
+        self, frame: Table, coverage: float = 0.9, *, marginal: Any = None, random_state: RandomState = None
     ) -> Array:
         """Ends of intervals of new observations, of shape (rows, 2).
 
@@ -407,7 +407,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         return predict.interval_of_draws(draws, coverage, self._family).T
 
     def sample_predictive(
-        self, frame: Any, count: int = 1000, *, marginal: Any = None, random_state: RandomState = None
+        self, frame: Table, count: int = 1000, *, marginal: Any = None, random_state: RandomState = None
     ) -> Array:
         """Draws of new observations of all rows together, of shape (count, rows)."""
         check_is_fitted(self, "posterior_")
@@ -420,19 +420,19 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         draws = predict.draw_predictors(*held, check_whole("count", count, 1), rng, apart)
         return predict.draw_responses(draws, self._family, self._blank(frame), rng)
 
-    def log_predictive_density(self, frame: Any, *, marginal: Any = None) -> Array:
+    def log_predictive_density(self, frame: Table, *, marginal: Any = None) -> Array:
         """The log predictive density of each row's own response."""
         parts, _, _ = self._predict_latents(frame, marginal)
         observed = observe(self._read_.response, self._family, frame, self.classes_)
         return predict.log_density(parts, self._family, observed)
 
-    def quantile_residuals(self, frame: Any, *, marginal: Any = None, random_state: RandomState = 0) -> Array:
+    def quantile_residuals(self, frame: Table, *, marginal: Any = None, random_state: RandomState = 0) -> Array:
         """Randomised quantile residuals of each row's own response: standard normal if the model is right."""
         parts, rng = self._predict_latents(frame, marginal)[0], generator(random_state)
         observed = observe(self._read_.response, self._family, frame, self.classes_)
         return residuals_of(predict.integral_transforms(parts, self._family, observed, rng))
 
-    def score(self, frame: Any, y: Any = None) -> float:
+    def score(self, frame: Table, y: PerRow = None) -> float:
         """The mean log predictive density of the rows' own responses; larger is better."""
         check_is_fitted(self, "posterior_")
         rows = frame if y is None else replace_column(frame, self._read_.response.y, y)

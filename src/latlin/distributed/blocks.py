@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from scipy import sparse
 
-from latlin.numerics.options import check_whole, real_array
+from latlin.numerics.options import PerRow, Rows, check_whole, real_array
 from latlin.numerics.progress import begin_pass
 from latlin.numerics.threads import one_blas_thread, one_thread, thread_count
 
@@ -142,10 +142,10 @@ class Block(NamedTuple):
         Position among the blocks.
     """
 
-    X: Any
-    y: Any = None
-    weight: Any = None
-    offset: Any = None
+    X: Rows
+    y: PerRow = None
+    weight: PerRow = None
+    offset: PerRow = None
     number: int = 0
 
     @property
@@ -208,7 +208,7 @@ def combine_pairwise(parts: Iterable[T], combine: Callable[[T, T], T]) -> T:
     return total
 
 
-def _check_parts(X: Any, others: dict[str, Any]) -> None:
+def _check_parts(X: Rows, others: dict[str, Any]) -> None:
     """Refuse what has no rows and columns of numbers, and what does not go with them row by row."""
     shape: tuple[int, ...] = getattr(X, "shape", ())
     dtype = getattr(X, "dtype", np.dtype(float))
@@ -244,7 +244,7 @@ class LocalBlocks:
 
     @classmethod
     def of(
-        cls, X: Any, y: Any = None, weight: Any = None, offset: Any = None, *, rows: int | None = None
+        cls, X: Rows, y: PerRow = None, weight: PerRow = None, offset: PerRow = None, *, rows: int | None = None
     ) -> LocalBlocks:
         """Blocks of `rows` rows, by default of about 64 MiB."""
         _check_parts(X, {"y": y, "weight": weight, "offset": offset})

@@ -20,6 +20,7 @@ from scipy import sparse
 
 from latlin.distributed.blocks import Block, Summand, add, combine_pairwise, count_parts, log_block, report_blocks
 from latlin.distributed.clusters import compute_answer, current_client, explain_faults
+from latlin.numerics.options import PerRow, Rows
 from latlin.numerics.progress import begin_pass
 from latlin.numerics.threads import one_blas_thread, one_thread
 
@@ -100,7 +101,7 @@ def _column(values: Any) -> Any:
     return values if isinstance(values, np.ndarray) else np.asarray(values)
 
 
-def rows_of(X: Any) -> Parts:
+def rows_of(X: Rows) -> Parts:
     """The blocks of X: a dask.array of two dimensions, or a dask.dataframe of numbers."""
     if _is_frame(X):
         _check_numbers(X)
@@ -133,7 +134,7 @@ def column_of(name: str, values: Any, rows: Parts) -> Parts:
     return parts
 
 
-def check_columns(X: Any) -> None:
+def check_columns(X: Rows) -> None:
     """Refuse an array without columns, or of what no real number can be made of without a loss."""
     if X.shape[1] == 0:
         raise ValueError(f"X has shape {X.shape}: there are no columns")
@@ -141,12 +142,12 @@ def check_columns(X: Any) -> None:
         raise ValueError(f"X must hold real numbers, got an array of {X.dtype}")
 
 
-def n_columns_of(X: Any) -> int:
+def n_columns_of(X: Rows) -> int:
     """Columns of a dask.array or dask.dataframe."""
     return len(X.columns) if _is_frame(X) else int(X.shape[1])
 
 
-def make_block(number: int, X: Any, y: Any, weight: Any, offset: Any) -> Block:
+def make_block(number: int, X: Rows, y: PerRow, weight: PerRow, offset: PerRow) -> Block:
     """What the tasks of a block returned, as arrays; rows that do not belong together are refused."""
     for name, values in (("y", y), ("sample_weight", weight), ("offset", offset)):
         if values is not None and len(values) != X.shape[0]:
@@ -164,7 +165,7 @@ def align(values: Any) -> Any:
     return np.require(values, requirements="A") if isinstance(values, np.ndarray) else values
 
 
-def _matrix(X: Any) -> Any:
+def _matrix(X: Rows) -> Any:
     if isinstance(X, FrameRows):
         return X
     if sparse.issparse(X):
@@ -236,7 +237,7 @@ def _from_memory(name: str, values: Any, rows: Parts) -> Any:
     return da.from_array(values, chunks=(rows.lengths, *values.shape[1:]))
 
 
-def _check_numbers(X: Any) -> None:
+def _check_numbers(X: Rows) -> None:
     from pandas.api import types
 
     if not len(X.columns):
@@ -344,7 +345,9 @@ class DaskBlocks:
     client: Any = None
 
     @classmethod
-    def of(cls, X: Any, y: Any = None, weight: Any = None, offset: Any = None, *, client: Any = None) -> DaskBlocks:
+    def of(
+        cls, X: Rows, y: PerRow = None, weight: PerRow = None, offset: PerRow = None, *, client: Any = None
+    ) -> DaskBlocks:
         """Blocks of a dask.array or dask.dataframe; what belongs to its rows is cut like it."""
         rows = rows_of(X)
         if rows.lengths is not None and sum(rows.lengths) == 0:
@@ -422,7 +425,7 @@ def _columns(parts: Sequence[Parts | None]) -> list[tuple[Key | None, ...]]:
     return [(None,) * len(rows.keys) if part is None else part.keys for part in parts]
 
 
-def _applied(work: Work, number: int, X: Any, y: Any, weight: Any, offset: Any) -> Any:
+def _applied(work: Work, number: int, X: Rows, y: PerRow, weight: PerRow, offset: PerRow) -> Any:
     block = make_block(number, X, y, weight, offset)
     found = _worked(work, block) if block.n_rows else NoRows()
     if work.logged:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -39,10 +40,11 @@ from latlin.linear._problem import (
 from latlin.linear._rows import Numbers, column_of, encode_rows, read_rows, validate_rows
 from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array, check_measurable, check_summable, check_visible, stack_answers, stack_traces
-from latlin.numerics.options import check_size, check_whole
+from latlin.numerics.options import AutoOrNumbers, PerRow, Rows, StrPath, check_size, check_whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.families import Family
+from latlin.priors.base import PriorsLike
 
 KINDS = (np.float64, np.float32)
 
@@ -87,14 +89,14 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         self,
         *,
         engine: str | Engine = "auto",
-        prior_scale: Any = "auto",
-        prior_mean: Any = 0.0,
+        prior_scale: AutoOrNumbers = "auto",
+        prior_mean: ArrayLike = 0.0,
         ard: bool = False,
         fit_intercept: bool = True,
         intercept_scale: float | None = None,
         standardise: bool = True,
         hyperparameters: str = "auto",
-        priors: Any = None,
+        priors: PriorsLike = None,
         warm_start: bool = False,
         random_state: RandomState = None,
         verbose: bool = False,
@@ -140,17 +142,17 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
 
     # --- fitting --------------------------------------------------------------------------------
 
-    def _read(self, X: Any, options: dict[str, Any], **given: Any) -> dict[str, Any]:
+    def _read(self, X: Rows, options: dict[str, Any], **given: Any) -> dict[str, Any]:
         """X as numbers and what belongs to its rows; a data frame may hold all of it."""
         return read_rows(self, X, given, options)
 
-    def _training(self, X: Any, y: Any, *, reset: bool = True, **options: Any) -> tuple[Any, Any]:
+    def _training(self, X: Rows, y: PerRow, *, reset: bool = True, **options: Any) -> tuple[Any, Any]:
         """Checked X and y, as they are used."""
         kinds = {"accept_sparse": ("csr", "csc"), "dtype": list(KINDS)}
         X, y = validate_rows(self, X, check_visible("y", y), reset=reset, **kinds, **options)
         return check_summable("X", X), check_measurable("y", y)
 
-    def _problems(self, X: Any, codes: list[Array], weight: Array | None, offset: Array | None) -> list[LinearProblem]:
+    def _problems(self, X: Rows, codes: list[Array], weight: Array | None, offset: Array | None) -> list[LinearProblem]:
         """One problem per response."""
         X, codes, weight, offset = self._kept(X, codes, weight, offset)
         absorbed = self._has_intercept() or self._absorbs_shifts
@@ -158,7 +160,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         return self._on_design(design, X, codes, weight, offset)
 
     @staticmethod
-    def _kept(X: Any, codes: list[Array], weight: Array | None, offset: Array | None) -> tuple[Any, ...]:
+    def _kept(X: Rows, codes: list[Array], weight: Array | None, offset: Array | None) -> tuple[Any, ...]:
         """Without the rows of weight zero."""
         if weight is None or np.all(weight > 0.0):
             return X, codes, weight, offset
@@ -166,7 +168,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         return X[kept], [y[kept] for y in codes], weight[kept], None if offset is None else offset[kept]
 
     def _on_design(
-        self, design: Design, X: Any, codes: list[Array], weight: Array | None, offset: Array | None
+        self, design: Design, X: Rows, codes: list[Array], weight: Array | None, offset: Array | None
     ) -> list[LinearProblem]:
         rows, family = design.rows(X), self._family()
         problems = []
@@ -201,7 +203,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
             }
         return values, free, start
 
-    def _fit_blocks(self, X: Any, y: Any, weight: Any, offset: Any, checkpoint: Any) -> Self:
+    def _fit_blocks(self, X: Rows, y: PerRow, weight: PerRow, offset: PerRow, checkpoint: StrPath | None) -> Self:
         """`fit` for rows in blocks: a first pass for what all fits need, then one fit per response."""
         blocks = open_blocks(X, y, weight, offset)
         table = describe(blocks, self._labelled, self._columns())
@@ -213,7 +215,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         self._store(problems[0].design, fits, np.float32 if table.single else np.float64)
         return self._look_back(problems)
 
-    def _fit_in_blocks(self, problems: list[LinearProblem], checkpoint: Any) -> list[LearntFit]:
+    def _fit_in_blocks(self, problems: list[LinearProblem], checkpoint: StrPath | None) -> list[LearntFit]:
         """One fit per response, one after the other."""
         fits = []
         for index, (problem, before) in enumerate(zip(problems, self._earlier(len(problems)), strict=True)):
@@ -324,7 +326,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
 
     # --- asking ---------------------------------------------------------------------------------
 
-    def _check_rows(self, X: Any) -> Any:
+    def _check_rows(self, X: Rows) -> Any:
         """Checked rows of features for a fitted model."""
         check_is_fitted(self, "posterior_")
         if is_blocked(X) and not isinstance(X, np.ndarray):
@@ -332,7 +334,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         X = encode_rows(X, getattr(self, "encoding_", None))
         return check_summable("X", validate_rows(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=list(KINDS)))
 
-    def _latents(self, X: Any, offset: Any) -> tuple[Any, list[LinearPredictors], Any]:
+    def _latents(self, X: Rows, offset: PerRow) -> tuple[Any, list[LinearPredictors], Any]:
         """Rows of the model, the linear predictors of each response, and the kind of numbers to answer in."""
         offset, X = column_of(self, X, "offset", offset), self._check_rows(X)
         shift = check_offsets(offset, X.shape[0], len(self._fits))
@@ -354,7 +356,9 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         return AveragedLikelihood(fit.weights, tuple(family.potential(y, share.values) for share in fit.shares))
 
     @rowwise
-    def predict_latent(self, X: Any, offset: Any = None, *, return_std: bool = False, return_cov: bool = False) -> Any:
+    def predict_latent(
+        self, X: Rows, offset: PerRow = None, *, return_std: bool = False, return_cov: bool = False
+    ) -> Any:
         """The linear predictor xᵀw (+ offset) of each row: its posterior mean and, if asked, how uncertain it is.
 
         Parameters

@@ -22,10 +22,11 @@ from latlin.linear._predict import (
 from latlin.linear._regression import Regression
 from latlin.linear._rows import column_of, join_response
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import float_array, real_array
+from latlin.numerics.options import AutoOrNumbers, PerRow, Rows, StrPath, float_array, real_array
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import FAMILIES, Family, find_family
 from latlin.potentials.predictive import Predictive
+from latlin.priors.base import PriorsLike
 
 
 class BayesianBinomialRegression(Dispersed, Regression):
@@ -99,15 +100,15 @@ class BayesianBinomialRegression(Dispersed, Regression):
         family: str = "binomial",
         *,
         link: str = "logit",
-        precision: Any = "auto",
+        precision: AutoOrNumbers = "auto",
         engine: str | Engine = "auto",
-        prior_scale: Any = "auto",
+        prior_scale: AutoOrNumbers = "auto",
         ard: bool = False,
         fit_intercept: bool = True,
         intercept_scale: float | None = None,
         standardise: bool = True,
         hyperparameters: str = "auto",
-        priors: Any = None,
+        priors: PriorsLike = None,
         warm_start: bool = False,
         random_state: RandomState = None,
         verbose: bool = False,
@@ -137,13 +138,13 @@ class BayesianBinomialRegression(Dispersed, Regression):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        offset: Any = None,
+        X: Rows,
+        y: PerRow = None,
+        sample_weight: PerRow = None,
+        offset: PerRow = None,
         *,
-        trials: Any = None,
-        checkpoint: Any = None,
+        trials: PerRow = None,
+        checkpoint: StrPath | None = None,
         **table: Any,
     ) -> Self:
         """Learn from rows X (n, n_features), dense or sparse, and successes y (n,).
@@ -170,7 +171,7 @@ class BayesianBinomialRegression(Dispersed, Regression):
         read["y"] = join_response(read["y"], trials=read.pop("trials"))
         return self._fit(**read, checkpoint=checkpoint)
 
-    def _new(self, at: LinearPredictors, trials: Any) -> Predictive:
+    def _new(self, at: LinearPredictors, trials: PerRow) -> Predictive:
         """Successes of new rows among trials."""
         return predictive(self._likelihood().replace(trials=_per_row(trials, len(at.mean))), at)
 
@@ -181,7 +182,13 @@ class BayesianBinomialRegression(Dispersed, Regression):
 
     @rowwise
     def predict(
-        self, X: Any, offset: Any = None, *, return_std: bool = False, return_cov: bool = False, trials: Any = None
+        self,
+        X: Rows,
+        offset: PerRow = None,
+        *,
+        return_std: bool = False,
+        return_cov: bool = False,
+        trials: PerRow = None,
     ) -> Any:
         """The chance of a success in each row, posterior integrated; the mean number of them among trials.
 
@@ -195,7 +202,7 @@ class BayesianBinomialRegression(Dispersed, Regression):
         return (mean, np.sqrt(described.variance).astype(dtype)) if return_std else mean
 
     def predict_quantiles(
-        self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95), offset: Any = None, *, trials: Any = None
+        self, X: Rows, quantiles: ArrayLike = (0.05, 0.5, 0.95), offset: PerRow = None, *, trials: PerRow = None
     ) -> Array:
         """Quantiles of the chance at each row, or of new successes among trials, shape (n, number of quantiles)."""
         q = check_levels("quantiles", quantiles)
@@ -205,7 +212,9 @@ class BayesianBinomialRegression(Dispersed, Regression):
             return self._chances(at, q).astype(dtype)
         return self._new(at, trials).quantile(np.broadcast_to(q[:, None], (len(q), len(at.mean)))).T.astype(dtype)
 
-    def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None, *, trials: Any = None) -> Array:
+    def predict_interval(
+        self, X: Rows, coverage: float = 0.9, offset: PerRow = None, *, trials: PerRow = None
+    ) -> Array:
         """The central interval of the chance, or one of new successes among trials: columns low and high.
 
         That of successes has the probability nearest to `coverage`: whole numbers seldom allow exactly that.
@@ -217,7 +226,7 @@ class BayesianBinomialRegression(Dispersed, Regression):
             return self._chances(at, ends).astype(dtype)
         return self._new(at, trials).interval(coverage).T.astype(dtype)
 
-    def log_predictive_density(self, X: Any, y: Any, offset: Any = None, *, trials: Any = None) -> Array:
+    def log_predictive_density(self, X: Rows, y: PerRow, offset: PerRow = None, *, trials: PerRow = None) -> Array:
         """log P(y | x, data) of each row, in nat, posterior integrated; y as in `fit`."""
         _, (at,), _ = self._latents(X, offset)
         y, trials = column_of(self, X, "y", y), column_of(self, X, "trials", trials)
@@ -226,14 +235,20 @@ class BayesianBinomialRegression(Dispersed, Regression):
             raise ValueError(f"y must have {len(at.mean)} rows, got shape {observed.shape}")
         return log_density(self._observed(observed), at)
 
-    def _pit(self, X: Any, y: Any, offset: Any, random_state: RandomState) -> Array:
+    def _pit(self, X: Rows, y: PerRow, offset: PerRow, random_state: RandomState) -> Array:
         _, (at,), _ = self._latents(X, offset)
         observed = real_array("y", y)
         successes, trials = observed.T if observed.ndim == 2 else (observed, 1.0)
         return self._new(at, trials).pit(successes, self._generator(random_state))
 
     def sample_y(
-        self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None, *, trials: Any = None
+        self,
+        X: Rows,
+        n_samples: int = 1,
+        random_state: RandomState = None,
+        offset: PerRow = None,
+        *,
+        trials: PerRow = None,
     ) -> Array:
         """Joint draws of successes at the rows, shape (n, n_samples); a column is one draw of the coefficients."""
         rng = self._generator(random_state)
@@ -242,7 +257,7 @@ class BayesianBinomialRegression(Dispersed, Regression):
         return draw_observations(self._likelihood().replace(trials=count), x.T, label, rng).T
 
 
-def _per_row(trials: Any, count: int) -> Array:
+def _per_row(trials: PerRow, count: int) -> Array:
     """One number of trials for each of so many rows."""
     found = float_array("trials", trials)
     if found.shape not in ((), (count,)):

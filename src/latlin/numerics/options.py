@@ -17,6 +17,14 @@ from scipy.sparse.linalg import LinearOperator
 
 from latlin.numerics.arrays import LARGEST, SMALLEST, Array, check_summable, check_visible
 
+#: what users give in many forms and what is checked where it comes in: rows of X (an array, a sparse matrix, a data
+#: frame, a Dask collection, blocks), a table with named columns, one value per row or none, a number or "auto", a file
+Rows = Any
+Table = Any
+PerRow = Any
+AutoOrNumbers = ArrayLike
+StrPath = str | os.PathLike[str]
+
 #: no count of steps, draws or components is as large
 MOST = 2**31
 LARGEST_FLOAT = float(np.finfo(float).max)
@@ -171,14 +179,14 @@ def check_jobs(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def path_text(name: str, value: Any) -> str | os.PathLike[str]:
+def path_text(name: str, value: Any) -> StrPath:
     """`value`, if it is a path at all."""
     if not isinstance(value, str | os.PathLike) or not os.fspath(value) or "\0" in str(value):
         raise ValueError(f"{name} must be the path of a file, got {value!r:.80}")
     return value
 
 
-def file_path(name: str, value: Any) -> str | os.PathLike[str]:
+def file_path(name: str, value: Any) -> StrPath:
     """`value`, if it names a file that can be written; asked before long work."""
     value = path_text(name, value)
     folder = os.path.dirname(os.path.abspath(value))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from numbers import Real
 from typing import Any, ClassVar
@@ -100,6 +101,10 @@ def check_positive(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < np.inf:
         raise ValueError(f"{name} must be a positive number, got {value!r:.80}")
     return float(value)
+
+
+#: one prior for every hyperparameter, or priors by name; None for the usual ones
+PriorsLike = Mapping[str, Prior] | Prior | None
 
 
 @storable_by_arguments
