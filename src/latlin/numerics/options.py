@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +17,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from latlin.numerics.arrays import LARGEST, SMALLEST, Array, check_summable, check_visible
 
+T = TypeVar("T")
 #: what users give in many forms and what is checked where it comes in: rows of X (an array, a sparse matrix, a data
 #: frame, a Dask collection, blocks), a table with named columns, one value per row or none, a number or "auto", a file
 Rows = Any
@@ -66,12 +67,12 @@ def check_number(
     return float(value)
 
 
-def check_size(name: str, value: Any) -> float:
+def check_size(name: str, value: object) -> float:
     """`value` as a positive float whose square is one too, of full accuracy."""
     return check_number(name, value, least=SMALLEST, most=LARGEST)
 
 
-def check_whole(name: str, value: Any, least: int = 0, most: int | None = None) -> int:
+def check_whole(name: str, value: object, least: int = 0, most: int | None = None) -> int:
     """`value` as an int of at least `least` and at most `most`.
 
     >>> check_whole("n_samples", 3)
@@ -86,7 +87,7 @@ def check_whole(name: str, value: Any, least: int = 0, most: int | None = None) 
     return int(value)
 
 
-def check_choice(name: str, value: Any, known: Iterable[Any]) -> Any:
+def check_choice(name: str, value: T, known: Iterable[T]) -> T:
     """`value`, if it is one of the names (or None) that are known.
 
     >>> check_choice("noise", [], ("diagonal", "isotropic"))
@@ -100,7 +101,7 @@ def check_choice(name: str, value: Any, known: Iterable[Any]) -> Any:
     return value
 
 
-def is_name(value: Any, name: str) -> bool:
+def is_name(value: object, name: str) -> bool:
     """Whether an option is this name; an array, which compares place by place, is none."""
     return isinstance(value, str) and value == name
 
@@ -122,7 +123,7 @@ def resolve_choice(name: str, value: Any, known: Mapping[str, Any], what: str, f
     return value
 
 
-def check_choices(name: str, value: Any, known: Iterable[str]) -> tuple[str, ...]:
+def check_choices(name: str, value: object, known: Iterable[str]) -> tuple[str, ...]:
     """`value`, one name or a sequence of them, as a tuple of names that are known."""
     names = list(known)
     chosen = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Sequence) else ()
@@ -139,28 +140,28 @@ def check_pair(name: str, value: Any, what: str) -> tuple[float, float]:
     return float(value[0]), float(value[1])
 
 
-def check_callable(name: str, value: Any) -> Any:
+def check_callable(name: str, value: T) -> T:
     """`value`, if it can be called."""
     if not callable(value):
         raise ValueError(f"{name} must be callable, got {value!r:.80}")
     return value
 
 
-def check_mapping(name: str, value: Any) -> dict[str, Any]:
+def check_mapping(name: str, value: object) -> dict[str, Any]:
     """`value`, names to whatever belongs to them, as a dict; empty for None."""
     if value is not None and not isinstance(value, Mapping):
         raise ValueError(f"{name} must be a dict, got {value!r:.80}")
     return dict(value or {})
 
 
-def check_list(name: str, value: Any, what: str) -> list[Any]:
+def check_list(name: str, value: object, what: str) -> list[Any]:
     """`value`, a sequence of something but a text, as a list."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise ValueError(f"{name} must be a list of {what}, got {value!r:.80}")
     return list(value)
 
 
-def check_table_rows(name: str, value: Any, keys: Iterable[str]) -> list[Mapping[str, Any]]:
+def check_table_rows(name: str, value: object, keys: Iterable[str]) -> list[Mapping[str, Any]]:
     """`value`, a table with `rows` or the rows themselves: dicts with these keys."""
     rows, known = check_list(name, getattr(value, "rows", value), "rows"), list(keys)
     if not rows or not all(isinstance(row, Mapping) and set(known) <= set(row) for row in rows):
@@ -179,14 +180,14 @@ def check_jobs(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def path_text(name: str, value: Any) -> StrPath:
+def path_text(name: str, value: object) -> StrPath:
     """`value`, if it is a path at all."""
     if not isinstance(value, str | os.PathLike) or not os.fspath(value) or "\0" in str(value):
         raise ValueError(f"{name} must be the path of a file, got {value!r:.80}")
     return value
 
 
-def file_path(name: str, value: Any) -> StrPath:
+def file_path(name: str, value: object) -> StrPath:
     """`value`, if it names a file that can be written; asked before long work."""
     value = path_text(name, value)
     folder = os.path.dirname(os.path.abspath(value))
