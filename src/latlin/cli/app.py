@@ -47,12 +47,12 @@ from latlin.cli.options import (
     TargetName,
     Time,
     Trials,
+    load_table,
     names_of,
     read_file,
-    read_with_progress,
     split_list,
 )
-from latlin.cli.screen import make_console, mask_controls, mask_lines, report_errors, show_steps
+from latlin.cli.screen import mask_controls, mask_lines, report_errors, screen, show_steps
 from latlin.version import __version__
 
 if TYPE_CHECKING:
@@ -126,14 +126,14 @@ def fit(
             from latlin.cli.formula import FormulaOptions, fit_formula
 
             ways = (_stated(given, family), FormulaOptions(engine, graph, draws, hyperparameters))
-            fit_formula(read_with_progress(quiet, *place), formula, *ways, out, make_console(), quiet)
+            fit_formula(load_table(quiet, *place), formula, *ways, out, screen(), quiet)
             return
         levelling, others, kinds = (coding, reference), (exposure, trials, event, quantile), (dates, numbers, decimal)
         choices = _choices(target, family, missing, drop, categorical, levels, levelling, others, kinds)
         folds_of_table = 5 if folds is None else check_folds(folds)
         how = Fitting(engine, scale_of(prior_scale), folds_of_table, quiet or verbose, verbose, draws, hyperparameters)
         if _in_memory(data, scheduler, frequency):
-            model = fit_model(prepare(read_with_progress(quiet, *place), choices, _answer(), quiet), how)
+            model = fit_model(prepare(load_table(quiet, *place), choices, _answer(), quiet), how)
         else:
             from latlin.cli.models import fit_blocks
             from latlin.cli.options import compute_with
@@ -185,7 +185,7 @@ def predict(
             return
         with show_steps("Predicting", 1), append_rows(out) as add:
             count = predict_files(*given, (lambda rows: add(guard_text(rows))) if safe_csv else add)
-        make_console().print(f"Saved {count} predictions to {mask_controls(out)}")
+        screen().print(f"Saved {count} predictions to {mask_controls(out)}")
 
 
 @app.command(cls=CommandWithFlags)
@@ -238,21 +238,19 @@ def compare(
             from latlin.cli.formula import FormulaOptions, compare_formulas
 
             stated, ways = _stated(given | {"folds": None}, family or "auto"), FormulaOptions(engine or "auto", graph)
-            return _write_rows(
-                out, compare_formulas(read_with_progress(quiet, *place), formula, stated, ways, make_console(), quiet)
-            )
+            return _write_rows(out, compare_formulas(load_table(quiet, *place), formula, stated, ways, screen(), quiet))
         families, engines = split_list(family), split_list(engine)
         levelling, others, kinds = (coding, reference), (exposure, trials, event, quantile), (dates, numbers, decimal)
         choices = _choices(target, [*families, "auto"][0], missing, drop, categorical, levels, levelling, others, kinds)
         how = ComparisonOptions(families, engines, scale_of(prior_scale), check_folds(folds), quiet, group, time)
         if _in_memory(data, scheduler, frequency):
-            found = compare_table(read_with_progress(quiet, *place), choices, how, _answer())
+            found = compare_table(load_table(quiet, *place), choices, how, _answer())
         else:
             from latlin.cli.options import compute_with
 
             with compute_with(scheduler or "threads"):
                 found = compare_blocks(str(data), choices, how, _answer())
-        tell_comparison(found, folds, make_console())
+        tell_comparison(found, folds, screen())
         return _write_rows(out, found.rows)
 
 
@@ -272,11 +270,11 @@ def report(
 
         if (additive := load_additive(model)) is not None:
             write_text(out, report_formula(additive, title))
-            make_console().print(f"Saved {mask_controls(out)}")
+            screen().print(f"Saved {mask_controls(out)}")
             return
         facts = load_model(model).facts
         write_text(out, render(facts if title is None else facts.with_(title=title)))
-        make_console().print(f"Saved {mask_controls(out)}")
+        screen().print(f"Saved {mask_controls(out)}")
 
 
 @app.command(cls=CommandWithFlags)
@@ -295,13 +293,13 @@ def summary(
 
         if (additive := load_additive(model)) is not None:
             found = additive.estimator.summary(check_interval(interval))
-            make_console().print(mask_lines("\n".join([*additive.facts.conclusion(), repr(found)])))
+            screen().print(mask_lines("\n".join([*additive.facts.conclusion(), repr(found)])))
             return _write_rows(out, found.rows)
         loaded = load_model(model)
         rows = loaded.estimator.summary(check_interval(interval)).rows
         effects = {row["name"]: row["effect"] for row in loaded.facts.coefficients}
         shown = [{**row, "effect": effects.get(row["name"], 1.0)} for row in rows]
-        tell(loaded.facts.with_(coefficients=shown, coverage=interval), make_console(), most=len(shown))
+        tell(loaded.facts.with_(coefficients=shown, coverage=interval), screen(), most=len(shown))
         return _write_rows(out, rows, safe_csv)
 
 
@@ -319,7 +317,7 @@ def demo(
     with report_errors(debug):
         from latlin.cli.demo import run_demo
 
-        run_demo(_folder(out), make_console())
+        run_demo(_folder(out), screen())
 
 
 def _in_memory(data: Path, scheduler: str | None, frequency: str) -> bool:
@@ -337,9 +335,9 @@ def _save_and_tell(model: FittedModel, path: Path, quiet: bool) -> None:
 
     with show_steps("Writing", 1, quiet):
         save_model(path, model)
-    tell(model.facts, make_console())
+    tell(model.facts, screen())
     saved = mask_controls(path)
-    make_console().print(f"\nSaved {saved}. Next: latlin report {saved}, or latlin predict {saved} new.csv")
+    screen().print(f"\nSaved {saved}. Next: latlin report {saved}, or latlin predict {saved} new.csv")
 
 
 def _needed(target: str) -> str:
@@ -445,4 +443,4 @@ def _write_rows(path: Path | None, rows: list[dict[str, Any]], safe_csv: bool = 
 
     frame = need_pandas().DataFrame(rows)
     write_table(path, guard_text(frame) if safe_csv else frame)
-    make_console().print(f"Saved {mask_controls(path)}")
+    screen().print(f"Saved {mask_controls(path)}")

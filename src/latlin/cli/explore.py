@@ -18,10 +18,10 @@ from latlin.cli.options import (
     Numbers,
     Quiet,
     Separator,
+    load_table,
     names_of,
-    read_with_progress,
 )
-from latlin.cli.screen import make_console, mask_controls, report_errors, show_steps
+from latlin.cli.screen import mask_controls, report_errors, screen, show_steps
 
 Page = Annotated[Path, typer.Option(help="The page to write.")]
 TableOut = Annotated[Path | None, typer.Option(help="Also write the answers, one per row, to this table.")]
@@ -139,7 +139,7 @@ def _read_with_numbers(
     from latlin.cli.prepare import refuse_unknown
     from latlin.datasets.columns import read_numbers
 
-    frame = read_with_progress(quiet, data, sep, decimal, missing_values)
+    frame = load_table(quiet, data, sep, decimal, missing_values)
     refuse_unknown(frame.columns, names)
     return frame.assign(**{name: read_numbers(frame[name], decimal) for name in names})
 
@@ -293,7 +293,7 @@ def _write(
     from latlin.datasets.table import write_table
     from latlin.numerics.atomic import write_text
 
-    console = make_console()
+    console = screen()
     for note in notes:
         console.print(mask_controls(note))
     write_text(out, page)

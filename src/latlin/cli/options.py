@@ -248,7 +248,7 @@ class PredictionOptions(NamedTuple):
     reading: Mapping[str, Any] = MappingProxyType({})
 
 
-def read_with_progress(quiet: bool, *how: Any) -> Any:
+def load_table(quiet: bool, *how: Any) -> Any:
     """A table from a file, with a bar."""
     with show_steps("Reading", 1, quiet):
         return read_file(*how)

@@ -23,7 +23,7 @@ WIDE = 200
 OPTION = re.compile(r"\b[a-z]+(?: '[a-z]+')? \((--[^()]+)\)")
 
 
-def make_console() -> Console:
+def screen() -> Console:
     """Standard output; wide when it is a file or a pipe, so that nothing is cut there."""
     width = None if sys.stdout.isatty() else WIDE
     return Console(markup=False, emoji=False, highlight=False, soft_wrap=True, width=width)
