@@ -23,7 +23,7 @@ from _task import Task, Trial
 from latlin.factor import BinaryFactorAnalysis
 from latlin.factor.binary import model
 from latlin.factor.binary.latents import BernoulliField
-from latlin.factor.binary.model import BinaryOptions, begin_state, one_step
+from latlin.factor.binary.model import BinaryOptions, begin_state, update_all
 from latlin.numerics.ascent import Rules
 from latlin.numerics.threads import one_blas_thread
 from reproduction.binary_features import images, n_found
@@ -99,7 +99,7 @@ def loops(n: int, steps: int) -> tuple[Callable[[], float], Callable[[], float]]
         with one_blas_thread():
             state = begin_state(data, start, settings)
             for _ in range(steps):
-                state = one_step(data, state, settings)
+                state = update_all(data, state, settings)
             return model.bound(data, state, settings.prior)
 
     return compiled, plain
@@ -118,11 +118,11 @@ def one_of_size(n: int, d: int, k: int, ard: bool) -> Callable[[], object]:
     x = draws(n, d, k)
     data, settings = model.make_data(x, 1e-6), options(k, ard)
     state = begin_state(data, np.random.default_rng(0).uniform(0.25, 0.75, (n, k)), settings)
-    state = one_step(data, state, settings)
+    state = update_all(data, state, settings)
 
     def step() -> object:
         with one_blas_thread():
-            return one_step(data, state, settings)
+            return update_all(data, state, settings)
 
     return step
 

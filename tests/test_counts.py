@@ -10,7 +10,7 @@ from latlin.factor import BinaryFactorAnalysis, FactorAnalysis, GroupFactorAnaly
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor
 from latlin.linear import BayesianLinearRegression, BayesianLogisticRegression
 from latlin.mixture import BayesianGaussianMixture
-from latlin.numerics.options import whole
+from latlin.numerics.options import check_whole
 
 MODEL = LatentLinearModel([GaussianFactor(dim=2)])
 X, Y = np.arange(12.0)[:, None], np.arange(12) % 2
@@ -19,11 +19,11 @@ X, Y = np.arange(12.0)[:, None], np.arange(12) % 2
 @pytest.mark.parametrize("value", [-1, 1.5, "a", None, True])
 def test_what_is_no_count(value):
     with pytest.raises(ValueError, match="n_samples must be an integer of at least 0"):
-        whole("n_samples", value)
+        check_whole("n_samples", value)
 
 
 def test_counts_pass():
-    assert whole("n", np.int64(4), 4) == 4
+    assert check_whole("n", np.int64(4), 4) == 4
 
 
 def test_draws():

@@ -30,7 +30,15 @@ from latlin.factor import (
 )
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor
 from latlin.mixture import BayesianGaussianMixture
-from latlin.numerics.options import file_path, jobs, number, one_of, pair, real_array, some_of
+from latlin.numerics.options import (
+    check_choice,
+    check_choices,
+    check_jobs,
+    check_number,
+    check_pair,
+    file_path,
+    real_array,
+)
 
 X = np.random.default_rng(0).standard_normal((12, 3))
 Y = X.sum(axis=1)
@@ -335,11 +343,11 @@ def test_one_form_everywhere(name):
 
 
 def test_good_options_pass(tmp_path):
-    assert number("a", np.float32(0.5), least=0.0, most=1.0) == 0.5
-    assert one_of("a", None, [None, "b"]) is None
-    assert some_of("a", "b", ["b", "c"]) == ("b",)
-    assert some_of("a", ["c", "b"], ["b", "c"]) == ("c", "b")
-    assert pair("a", (1, 2.0), "") == (1.0, 2.0)
-    assert jobs(-1) == -1
+    assert check_number("a", np.float32(0.5), least=0.0, most=1.0) == 0.5
+    assert check_choice("a", None, [None, "b"]) is None
+    assert check_choices("a", "b", ["b", "c"]) == ("b",)
+    assert check_choices("a", ["c", "b"], ["b", "c"]) == ("c", "b")
+    assert check_pair("a", (1, 2.0), "") == (1.0, 2.0)
+    assert check_jobs(-1) == -1
     assert file_path("a", tmp_path / "new") == tmp_path / "new"
     assert real_array("a", [1, 2]).tolist() == [1.0, 2.0]

@@ -5,7 +5,7 @@ import pytest
 
 import latlin
 from latlin.additive import AdditiveModel, Besag, Fixed, Group
-from latlin.additive.coding import _keep, _made_again, wilkinson
+from latlin.additive.coding import _keep, _made_again, learn_wilkinson
 from latlin.additive.frame import column
 from latlin.additive.predict import components_of
 from latlin.gp.setting import Setting
@@ -82,7 +82,7 @@ def test_names_of_a_forged_file_are_texts_and_those_of_its_formula():
     frame = table()
     with pytest.raises(ValueError, match="a column is named by a text, got nan"):
         column(frame, float("nan"))
-    coding = wilkinson("1 + C(g):x", frame)
+    coding = learn_wilkinson("1 + C(g):x", frame)
     keep, make = _keep(coding), _made_again
     assert make(**keep).names == coding.names
     with pytest.raises(ValueError, match=r"'1 \+ C\(g\):x' does not read the columns \['x'\]"):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from latlin.additive import AR1, BYM2, AdditiveModel, Besag, Fixed, Group, RandomWalk, Seasonal, Smooth, Spline
-from latlin.additive.coding import coding_of, wilkinson
+from latlin.additive.coding import coding_of, learn_wilkinson
 from latlin.additive.expression import evaluate
 from latlin.additive.formula import collect_terms, read_formula, read_response
 from latlin.additive.term import Surroundings
@@ -212,8 +212,8 @@ def test_interactions_of_two_columns_are_coded_without_formulaic_as_with_it(piec
         "h": np.array(["v", "u", "u", "v", "u"]),
     }
     pieces = ("x", "g", piece) if ":" in piece else (piece,)
-    theirs = wilkinson("1 + " + " + ".join(pieces), frame)
-    monkeypatch.setattr("latlin.additive.coding.wilkinson", None)
+    theirs = learn_wilkinson("1 + " + " + ".join(pieces), frame)
+    monkeypatch.setattr("latlin.additive.coding.learn_wilkinson", None)
     ours = coding_of(pieces, frame, True)
     place = [ours.names.index(name) for name in theirs.names]
     np.testing.assert_allclose(ours.columns(frame).toarray()[:, place], theirs.columns(frame).toarray())

@@ -84,7 +84,7 @@ def test_equal_rows_are_fitted_once_and_left_out_one_by_one(group, monkeypatch):
     options = {"formula": "y ~ (1 | g)", "family": "bernoulli", "priors": {"sd(g)": 0.8, "Intercept": 1.0}}
     short = AdditiveModel(**options).fit(frame)
     assert len(short._problem_.observed.y) == 10
-    monkeypatch.setattr("latlin.additive.model.without_copies", lambda problem: problem)
+    monkeypatch.setattr("latlin.additive.model.merge_copies", lambda problem: problem)
     long = AdditiveModel(**options).fit(frame)
     assert short.log_evidence_ == pytest.approx(long.log_evidence_, abs=1e-3)
     assert short.effects()["Intercept"]["mean"] == pytest.approx(long.effects()["Intercept"]["mean"], abs=1e-3)

@@ -13,7 +13,7 @@ from latlin import ConvergenceWarning
 from latlin.additive import AdditiveModel, Fixed, Group, RandomWalk
 from latlin.additive.family import FAMILIES, ObservedResponse
 from latlin.additive.learning import learn
-from latlin.inference.diagnosis.log_joint import draws_for
+from latlin.inference.diagnosis.log_joint import plan_draws
 from latlin.priors import Flat, HalfNormal
 
 RING = {k: [(k - 1) % 6, (k + 1) % 6] for k in range(6)}
@@ -450,7 +450,7 @@ def test_an_average_under_constraints_is_diagnosed():
     graph = [(k, k + 1) for k in range(5)]
     model = AdditiveModel("y ~ 1 + rw1(week) + besag(region)", hyperparameters="integrate").fit(table, graph=graph)
     posterior = model.posterior_
-    spread = draws_for(posterior, 200, rng, 200).proposals[1].spread
+    spread = plan_draws(posterior, 200, rng, 200).proposals[1].spread
     assert spread is posterior.density.components[int(np.argmax(posterior.density.weights))].structure
     assert posterior.diagnose(random_state=0).k_hat < 0.7
 

@@ -6,7 +6,7 @@ from scipy import linalg, sparse
 from scipy.spatial import Delaunay
 
 from latlin.additive import AR1, BYM2, Besag, Fixed, Group, Lattice, Map, RandomWalk, Seasonal, Smooth, Spline
-from latlin.additive.places import Splines, indicator, side_by_side
+from latlin.additive.places import Splines, indicator, join_columns
 from latlin.additive.term import Surroundings
 
 RING = {k: [(k - 1) % 7, (k + 1) % 7] for k in range(7)}
@@ -313,7 +313,7 @@ def test_blocks_side_by_side_whether_their_rows_are_even_or_not():
     even = [sparse.csr_array(rng.standard_normal((5, 2))), indicator(np.array([2, 0, 1, 1, 2]), 3)]
     uneven = indicator(np.array([0, -1, 1, -1, 0]), 2, rng.standard_normal(5))
     for blocks in (even, [*even, uneven]):
-        found = side_by_side(blocks)
+        found = join_columns(blocks)
         np.testing.assert_array_equal(found.toarray(), np.hstack([block.toarray() for block in blocks]))
         assert found.has_canonical_format
 

@@ -544,7 +544,7 @@ def test_a_bar_is_there_from_the_first_second(tmp_path, frame, monkeypatch):
         yield lambda told=None: shown.append(told)
 
     for module in (app_module, explore_module, models, options_module, prepare_module, formula_module):
-        monkeypatch.setattr(module, "steps", noted)
+        monkeypatch.setattr(module, "show_steps", noted)
     result = run("fit", tmp_path / "rows.csv", "--target", "weight", "--folds", 2, "--out", tmp_path / "model.latlin")
     assert result.exit_code == 0, result.stderr
     assert shown[:4] == ["Loading", "Reading", "Encoding", "Fitting"]

@@ -10,7 +10,7 @@ pytest.importorskip("typer")
 from typer.testing import CliRunner  # noqa: E402
 
 from latlin.cli.app import app  # noqa: E402
-from latlin.cli.formula import with_writable_names  # noqa: E402
+from latlin.cli.formula import rename_columns  # noqa: E402
 
 
 def run(*words):
@@ -122,13 +122,13 @@ def test_mistakes_are_one_sentence(folder):
 
 def test_names_with_blanks_and_signs_can_be_written():
     frame = pandas.DataFrame({"pain before": [1.0], "a-b": [2.0], "y": [3.0]})
-    found, formulas = with_writable_names(frame, ["y ~ pain before + (1 | `a-b`)", "y ~ a-b"])
+    found, formulas = rename_columns(frame, ["y ~ pain before + (1 | `a-b`)", "y ~ a-b"])
     assert list(found.columns) == ["pain_before", "a_b", "y"]
     assert formulas == ["y ~ pain_before + (1 | a_b)", "y ~ a_b"]
     both = frame.assign(a=4.0)
-    assert with_writable_names(both, ["y ~ a-b", "y ~ `a-b`"])[1] == ["y ~ a-b", "y ~ a_b"]
+    assert rename_columns(both, ["y ~ a-b", "y ~ `a-b`"])[1] == ["y ~ a-b", "y ~ a_b"]
     taken = frame.assign(pain_before=0.0)
-    assert list(with_writable_names(taken, [])[0].columns) == ["pain before", "a_b", "y", "pain_before"]
+    assert list(rename_columns(taken, [])[0].columns) == ["pain before", "a_b", "y", "pain_before"]
 
 
 def test_dates_in_a_formula_are_explained(folder):

@@ -7,7 +7,7 @@ pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
 
 from latlin.datasets.table import (  # noqa: E402
-    appending,
+    append_rows,
     read_parts,
     read_table,
     table_files,
@@ -38,7 +38,7 @@ def test_texts_come_as_a_whole(frame, tmp_path):
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.csv.gz", "t.parquet"])
 def test_parts_are_put_together_again(frame, tmp_path, name):
-    with appending(tmp_path / name) as add:
+    with append_rows(tmp_path / name) as add:
         for start in range(0, 7, 3):
             add(frame.iloc[start : start + 3])
         assert not (tmp_path / name).exists()
@@ -48,7 +48,7 @@ def test_parts_are_put_together_again(frame, tmp_path, name):
 def test_kinds_stay_those_of_the_first_part(tmp_path):
     first = pandas.DataFrame({"n": [1, 2], "gap": [None, None]})
     second = pandas.DataFrame({"n": [3.0, np.nan], "gap": ["x", None]})
-    with appending(tmp_path / "t.parquet") as add:
+    with append_rows(tmp_path / "t.parquet") as add:
         add(first)
         add(second)
     found = read_table(tmp_path / "t.parquet")
@@ -59,14 +59,14 @@ def test_kinds_stay_those_of_the_first_part(tmp_path):
 def test_what_does_not_fit_leaves_the_old_file(frame, tmp_path):
     path = tmp_path / "t.parquet"
     frame.to_parquet(path)
-    with appending(path) as add:
+    with append_rows(path) as add:
         add(frame)
         with pytest.raises(ValueError, match="do not fit beside"):
             add(frame.assign(c="text"))
         with pytest.raises(ValueError, match="do not fit beside"):
             add(frame.drop(columns="c"))
     pandas.testing.assert_frame_equal(read_table(path), frame)
-    with pytest.raises(ZeroDivisionError), appending(path) as add:
+    with pytest.raises(ZeroDivisionError), append_rows(path) as add:
         add(frame.head(1 // 0))
     pandas.testing.assert_frame_equal(read_table(path), frame)
     assert [each.name for each in tmp_path.iterdir()] == ["t.parquet"]
@@ -87,5 +87,5 @@ def test_what_is_no_table_is_told(tmp_path):
         list(read_parts(tmp_path / "t.parquet"))
     with pytest.raises(ValueError, match=r"is a folder.*\*\.parquet"):
         list(read_parts(tmp_path))
-    with pytest.raises(ValueError, match="part by part"), appending(tmp_path / "t.csv.zip"):
+    with pytest.raises(ValueError, match="part by part"), append_rows(tmp_path / "t.csv.zip"):
         pass

@@ -16,7 +16,7 @@ from latlin.densities.structured.base import (
     variances_of,
 )
 from latlin.densities.structured.loadings import ChevronStructure, LowRankStructure, SubspaceStructure
-from latlin.densities.structured.rows import banded, sparse_pattern
+from latlin.densities.structured.rows import banded_pattern, sparse_pattern
 from latlin.densities.structured.stacked_rows import StackedRows, make_projection_rows
 
 DIM = 9
@@ -205,8 +205,8 @@ def test_outside_the_family_there_is_no_determinant():
 
 
 def test_patterns():
-    assert banded(5, 0).size == 5
-    assert banded(5, 4).size == 15
+    assert banded_pattern(5, 0).size == 5
+    assert banded_pattern(5, 4).size == 15
     lower = sparse_pattern(np.tril(np.ones((4, 4))), 4)
     assert lower.size == 10, "either triangle may say it"
     with pytest.raises(ValueError, match="pattern must have shape"):

@@ -8,7 +8,7 @@ from latlin.diagnostics.weights import (
     corrected_moments,
     defended_evidence,
     effective_size,
-    response,
+    largest_moves,
     smooth_log_weights,
     summarise_weights,
 )
@@ -101,7 +101,9 @@ def test_response_points_where_q_is_wrong(scale, shift, mean, log_variance):
     """cov_q(w, log p/q) of normals: −shift·scale², and (scale² − 1)·scale² for the squares, in units of q."""
     x = shift + scale * np.random.default_rng(0).normal(size=20000)
     logs = norm.logpdf(x) - norm.logpdf(x, shift, scale)
-    found = response(iter([(slice(0, 20000), x[:, None])]), logs, np.array([shift]), np.array([scale**2]), margin=0.0)
+    found = largest_moves(
+        iter([(slice(0, 20000), x[:, None])]), logs, np.array([shift]), np.array([scale**2]), margin=0.0
+    )
     assert found.mean == pytest.approx(mean, abs=0.2)
     assert found.log_variance == pytest.approx(log_variance, abs=0.3)
 

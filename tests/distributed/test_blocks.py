@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from latlin.distributed.blocks import Block, LocalBlocks, MappedBlocks, add, tree
+from latlin.distributed.blocks import Block, LocalBlocks, MappedBlocks, add, combine_pairwise
 
 
 @pytest.fixture
@@ -27,12 +27,12 @@ def level_by_level(parts):
 @pytest.mark.parametrize("count", range(1, 20))
 def test_the_tree_pairs_neighbours(count):
     letters = [chr(97 + i) for i in range(count)]
-    assert tree(letters, lambda a, b: f"({a}{b})") == level_by_level(letters)
+    assert combine_pairwise(letters, lambda a, b: f"({a}{b})") == level_by_level(letters)
 
 
 def test_no_blocks_are_refused():
     with pytest.raises(ValueError, match="no blocks"):
-        tree([], add)
+        combine_pairwise([], add)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 50, 1000])

@@ -11,8 +11,15 @@ from scipy.stats import multivariate_normal
 import latlin
 from latlin.factor import BinaryFactorAnalysis
 from latlin.factor.binary import model as bm
-from latlin.factor.binary.latents import BernoulliField, Enumeration, RowProblem, factorised, row_values, sweep_rows
-from latlin.factor.binary.model import STARTS, BinaryOptions, begin_state, one_step, without_superfluous
+from latlin.factor.binary.latents import (
+    BernoulliField,
+    Enumeration,
+    RowProblem,
+    independent_latents,
+    row_values,
+    sweep_rows,
+)
+from latlin.factor.binary.model import STARTS, BinaryOptions, begin_state, drop_superfluous, update_all
 from latlin.numerics.ascent import Rules
 from reproduction.binary_features import features, images, n_found
 
@@ -51,7 +58,7 @@ def test_bound_rises_at_every_single_update(prior, seed):
         for i in range(state.means.shape[1]):
             means = state.means.copy()
             sweep_rows(means, *problem[:3], np.array([i]), 1, 0, 0.0)
-            state = keep(bm.with_latents(data.rows, state, factorised(means)))
+            state = keep(bm.replace_latents(data.rows, state, independent_latents(means)))
         if prior is RELEVANT:
             state = keep(RELEVANT.posterior(state))
             for i in range(len(state.relevance)):
@@ -105,7 +112,7 @@ def test_mean_field_is_below_the_likelihood_and_enumeration_meets_it(seed):
     data, state = started(POINT, seed, k=4)
     for engine in (BernoulliField(), Enumeration()):
         for _ in range(5):
-            state = one_step(data, state, options(POINT, engine))
+            state = update_all(data, state, options(POINT, engine))
         exact = exact_log_likelihood(data.rows, state).sum()
         value = bm.bound(data, state, POINT)
         if isinstance(engine, Enumeration):
@@ -116,7 +123,7 @@ def test_mean_field_is_below_the_likelihood_and_enumeration_meets_it(seed):
 
 def test_one_factor_makes_mean_field_exact():
     data, state = started(POINT, 5, k=1)
-    state = one_step(data, state, options(POINT, BernoulliField()))
+    state = update_all(data, state, options(POINT, BernoulliField()))
     assert bm.bound(data, state, POINT) == pytest.approx(exact_log_likelihood(data.rows, state).sum(), rel=1e-12)
 
 
@@ -142,7 +149,7 @@ def test_vb_bound_is_below_the_evidence_by_enumeration():
 def test_vb_bound_is_below_an_importance_sampled_evidence():
     data, state = started(RELEVANT, 8, n=25, d=4, k=3)
     for _ in range(30):
-        state = one_step(data, state, options(RELEVANT, BernoulliField()))
+        state = update_all(data, state, options(RELEVANT, BernoulliField()))
     rng = np.random.default_rng(0)
     logs = []
     for _ in range(400):
@@ -159,7 +166,7 @@ def test_vb_bound_is_below_an_importance_sampled_evidence():
 
 def test_removing_a_dead_factor_leaves_the_bound():
     data, state = started(RELEVANT, 9)
-    state = one_step(data, state, options(RELEVANT, BernoulliField()))
+    state = update_all(data, state, options(RELEVANT, BernoulliField()))
     k, dim = state.features.shape
     # the same model with one factor more, whose feature is at its prior (α → ∞) and whose latents are at theirs
     alpha = 1e14
@@ -170,7 +177,7 @@ def test_removing_a_dead_factor_leaves_the_bound():
         relevance=np.append(state.relevance, alpha),
         probability=np.append(state.probability, 0.3),
     )
-    extra = bm.with_latents(data.rows, extra, factorised(extra.means))
+    extra = bm.replace_latents(data.rows, extra, independent_latents(extra.means))
     both = bm.bound(data, extra, RELEVANT), bm.bound(data, bm.drop(extra, np.array([k])), RELEVANT)
     assert both[0] == pytest.approx(both[1], abs=1e-8)
     assert both[1] == pytest.approx(bm.bound(data, state, RELEVANT), abs=1e-8)
@@ -245,8 +252,8 @@ def test_superfluous_factors_go():
     settings = options(RELEVANT, BernoulliField(), 24)
     state = begin_state(data, STARTS["nmf"](x, 24, np.random.default_rng(101)), settings)
     for _ in range(40):
-        state = one_step(data, state, settings)
-    fewer = without_superfluous(data, state, settings)
+        state = update_all(data, state, settings)
+    fewer = drop_superfluous(data, state, settings)
     assert len(fewer.probability) < len(state.probability)
     assert bm.bound(data, fewer, RELEVANT) > bm.bound(data, state, RELEVANT)
 

@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal
 
 from latlin.factor.analysis import kernels
 from latlin.factor.analysis.online import AdamAscent, PlainGradient, ScaledGradient, TailAverage
-from latlin.factor.analysis.stream import FactorStream, OnlineEM, StepSizes, expect, start
+from latlin.factor.analysis.stream import FactorStream, OnlineEM, StepSizes, expect, start_state
 from latlin.numerics import threads
 from latlin.numerics.linalg import LowRankNormal, weighted_gram
 
@@ -18,7 +18,9 @@ def problem(d=300, rank=3, b=5, count=20, dtype=np.float64, seed=0):
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((count + b, rank)) @ rng.standard_normal((rank, d)) + rng.standard_normal((count + b, d))
     rows = (rows + 2.0).astype(dtype)
-    state = start(list(rows[:count]), np.empty((rank, rows.shape[1])), np.empty(rows.shape[1]), np.empty(rows.shape[1]))
+    state = start_state(
+        list(rows[:count]), np.empty((rank, rows.shape[1])), np.empty(rows.shape[1]), np.empty(rows.shape[1])
+    )
     return state, rows[count:]
 
 

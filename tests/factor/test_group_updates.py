@@ -7,7 +7,7 @@ from scipy.special import digamma, logsumexp
 from scipy.stats import gamma, multivariate_normal, norm
 
 from latlin.factor.group.data import fit_scaling, prepare, read_views
-from latlin.factor.group.fit import Rotation, Sweep, begin, best_rotation, jump_ahead, rotate, select, turned
+from latlin.factor.group.fit import Rotation, Sweep, begin, best_rotation, jump_ahead, rotate, select, turn_factors
 from latlin.factor.group.rows import curvature_times
 from latlin.factor.group.updates import (
     GammaRelevance,
@@ -88,7 +88,7 @@ def test_rotation_leaves_the_likelihood_and_moves_the_bound_as_it_says(missing):
     state = some_state(model, 3)
     rotation = rotation_of(model, state)
     r = np.eye(3) + 0.3 * np.random.default_rng(0).standard_normal((3, 3))
-    after = turned(model, state, r)
+    after = turn_factors(model, state, r)
     before, moved = bound_parts(model, state), bound_parts(model, after)
     assert moved.likelihood == pytest.approx(before.likelihood, rel=1e-9)
     start = update_relevance(model, state)

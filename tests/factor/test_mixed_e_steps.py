@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit, logsumexp
 
 from latlin.factor import MixedFactorAnalysis
-from latlin.factor.mixed.fit import MixedState, cold_posterior, fit_df, make_engine, unit_student_t
+from latlin.factor.mixed.fit import MixedState, fit_df, infer_new_rows, make_engine, unit_student_t
 from latlin.factor.mixed.sites import ColumnSites, local_expectation
 from latlin.potentials import Gaussian, Logit
 
@@ -32,7 +32,7 @@ def log_evidence(row, density):
 
 @pytest.mark.parametrize("density", [Gaussian(0.0, 1.0), unit_student_t(4.0)], ids=["gaussian", "student-t"])
 def test_bounds_are_ordered(density):
-    values = {name: cold_posterior(make_engine(name, density), ROWS, SITES)[2] for name in ("gkl", "mean-field", "lvb")}
+    values = {name: infer_new_rows(make_engine(name, density), ROWS, SITES)[2] for name in ("gkl", "mean-field", "lvb")}
     exact = np.array([log_evidence(row, density) for row in ROWS])
     assert np.all(values["gkl"] <= exact + 1e-9)
     assert np.all(values["mean-field"] <= values["gkl"] + 1e-9)
@@ -43,7 +43,7 @@ def test_bounds_are_ordered(density):
 
 def test_mean_field_latents_are_independent_and_at_their_best():
     density = Gaussian(0.0, 1.0)
-    means, covs, values = cold_posterior(make_engine("mean-field", density), ROWS, SITES)
+    means, covs, values = infer_new_rows(make_engine("mean-field", density), ROWS, SITES)
     assert np.all(covs[:, 0, 1] == 0.0)
     engine = make_engine("mean-field", density)
     for shift in (np.array([0.05, 0.0]), np.array([0.0, -0.05])):
@@ -101,16 +101,16 @@ def test_a_learnt_shape_is_heavy_and_raises_the_bound():
 
 def test_nodes_have_the_evidence_and_the_moments_of_a_grid():
     density = Gaussian(0.0, 1.0)
-    means, covs, values = cold_posterior(make_engine("quadrature", density), ROWS, SITES)
+    means, covs, values = infer_new_rows(make_engine("quadrature", density), ROWS, SITES)
     exact = np.array([log_evidence(row, density) for row in ROWS])
     np.testing.assert_allclose(values, exact, atol=2e-6)
     # ∂ log p(x)/∂b of the first column is ⟨x − η⟩/scale²
     step = 1e-5
     moved = [SITES._replace(intercept=SITES.intercept + np.array([side, 0.0, 0.0])) for side in (-step, step)]
-    low, high = (cold_posterior(make_engine("quadrature", density), ROWS, sites)[2] for sites in moved)
+    low, high = (infer_new_rows(make_engine("quadrature", density), ROWS, sites)[2] for sites in moved)
     expected = (ROWS[:, 0] - SITES.intercept[0] - means @ SITES.loading[0]) / 0.36
     np.testing.assert_allclose((high - low) / (2.0 * step), expected, atol=1e-4)
-    gaussian = cold_posterior(make_engine("gkl", density), ROWS, SITES)[1]
+    gaussian = infer_new_rows(make_engine("gkl", density), ROWS, SITES)[1]
     # this Gaussian is too narrow
     assert np.all(np.trace(covs, axis1=1, axis2=2) > np.trace(gaussian, axis1=1, axis2=2))
 

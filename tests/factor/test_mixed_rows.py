@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.factor import MixedFactorAnalysis
 from latlin.factor.mixed.columns import NOISES, TYPES
-from latlin.factor.mixed.fit import ColumnSum, MixedProblem, begin, expanded, fit_parameters, make_engine
+from latlin.factor.mixed.fit import ColumnSum, MixedProblem, begin, expand_latents, fit_parameters, make_engine
 from latlin.factor.mixed.sites import ColumnSites, gather, restrict
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.potentials.families import COUNTS, SUCCESSES
@@ -158,7 +158,7 @@ def test_the_bound_rises_at_every_single_update(latents, penalty):
         for update in (
             lambda s: problem.expect(s, 1, 0.0)[0],
             lambda s: problem.maximise(s, 1),
-            lambda s: expanded(s, penalty) if latents == "gaussian" else s,
+            lambda s: expand_latents(s, penalty) if latents == "gaussian" else s,
         ):
             state = update(state)
             new = objective(problem, state)
@@ -171,7 +171,7 @@ def test_expansion_gains_what_it_says():
     problem = random_problem(penalty=0.0)
     state = problem.expect(begin(problem, 2, np.random.default_rng(0)), 5, 1e-8)[0]
     moved = state._replace(means=state.means + 0.4)
-    again = expanded(moved, 0.0)
+    again = expand_latents(moved, 0.0)
     eta = moved.means.mean(axis=0)
     spread = np.cov(moved.means.T, bias=True) + moved.covs.mean(axis=0)
     gain = 0.5 * len(moved.means) * (np.trace(spread) + eta @ eta - 2 - np.linalg.slogdet(spread)[1])

@@ -8,7 +8,7 @@ from scipy.special import expit, gammaln
 import latlin
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.factor import MixedFactorAnalysis
-from latlin.factor.mixed.fit import cold_posterior, make_engine
+from latlin.factor.mixed.fit import infer_new_rows, make_engine
 from latlin.factor.mixed.sites import ColumnSites
 
 NORMAL = potentials.Gaussian(0.0, 1.0)
@@ -47,7 +47,7 @@ def test_successes_are_their_trials_one_by_one(engine):
     ones = (np.arange(trials) < wins[:, None]).astype(float)
     rows = np.column_stack([wins, noise, np.full(n, trials)])
     one, many = (
-        cold_posterior(make_engine(engine, NORMAL), r, s)
+        infer_new_rows(make_engine(engine, NORMAL), r, s)
         for r, s in ((rows, together), (np.column_stack([ones, noise]), apart))
     )
     tol = {"ep": 0.05}.get(engine, 1e-7)  # one site or many: the same approximation but for expectation propagation
@@ -63,7 +63,7 @@ def test_rows_of_censored_times_are_those_of_the_engines(engine):
     loading, intercept, values = np.array([[0.7, -0.4], [0.3, 0.8]]), np.array([0.2, -0.1]), {"shape": 1.4}
     times, events = rng.exponential(1.0, (5, 2)), np.array([[1.0, 0.0], [0.0, 0.0], [2.0, 1.0], [1.0, 1.0], [0.0, 2.0]])
     sites = ColumnSites(("weibull", "weibull"), loading, intercept, (values, values), (2, 3))
-    found = cold_posterior(make_engine(engine, NORMAL), np.column_stack([times, events]), sites)
+    found = infer_new_rows(make_engine(engine, NORMAL), np.column_stack([times, events]), sites)
     for i in range(5):
         site = potentials.Weibull(times[i], events[i], shape=1.4)
         prior = GaussianFactor(np.zeros(2), np.eye(2))

@@ -10,8 +10,8 @@ from scipy.special import gammaln, logsumexp
 import latlin
 from latlin.factor import FactorAnalysis, NoisyICA
 from latlin.factor.ica import model as im
-from latlin.factor.ica.engines import ENGINES, GaussianBlock, Single, joint_rows, n_runs, with_moments
-from latlin.factor.ica.fit import begin, by_rotation, normalised, one_step
+from latlin.factor.ica.engines import ENGINES, GaussianBlock, Single, add_moments, infer_joint_rows, n_runs
+from latlin.factor.ica.fit import begin, normalise_sources, start_by_rotation, update_all
 from latlin.factor.ica.model import FAMILIES, LaplaceSource, StudentTSource
 from latlin.potentials import Laplace, StudentT
 from reproduction.noisy_ica import amari_error, mixture
@@ -26,7 +26,7 @@ def started(seed, source, factorisation, n=120, d=5, k=3):
     model = NoisyICA(k, source=source, factorisation=factorisation)
     options = model._options(d)
     data = im.make_data(rows_of(seed, n, d, k))
-    return data, begin(data, by_rotation(data.rows, k, np.random.default_rng(seed)), options), options
+    return data, begin(data, start_by_rotation(data.rows, k, np.random.default_rng(seed)), options), options
 
 
 class Held(StudentTSource):
@@ -49,7 +49,7 @@ def test_bound_rises_at_every_single_update_of_the_block_form(source, seed, ard)
     held = im.SourceModel(Held() if source == "student-t" else HeldLaplace(), False)
     state = GaussianBlock(1).infer(data, state, options.model)
     values = [im.bound(data, state)]
-    relevances = [lambda s, k=k: im.relevance_of(s, k) for k in range(3)] if ard else [im.slow_relevance]
+    relevances = [lambda s, k=k: im.relevance_of(s, k) for k in range(3)] if ard else [im.update_slow_relevance]
     for turn in range(6):
         moves = [
             lambda s: GaussianBlock(1).infer(data, s, held),
@@ -74,9 +74,9 @@ def test_bound_rises_at_every_single_update_of_the_source_form(source, seed):
     for _ in range(6):
         field, precision = im.fields(data.rows, state), im.source_precision(state)
         for k in range(3):
-            state = with_moments(data.rows, Single.update(field, precision, state, options.model, k))
+            state = add_moments(data.rows, Single.update(field, precision, state, options.model, k))
             values.append(im.bound(data, state))
-        for move in (lambda s: im.update_mixing(data, s), im.update_noise_prior, im.separate_relevance):
+        for move in (lambda s: im.update_mixing(data, s), im.update_noise_prior, im.update_separate_relevance):
             state = move(state)
             values.append(im.bound(data, state))
     # the grid over log u is good to about 1e-9 per site
@@ -153,7 +153,7 @@ def test_joint_rows_agree_with_dense_algebra():
     precision, field, weights = half @ half.T, rng.standard_normal((n, k)), rng.gamma(1.0, 1.0, (n, k))
     means, variances = np.empty((n, k)), np.empty((n, k))
     spread, log_dets = np.empty((n_runs(n), k, k)), np.empty(n_runs(n))
-    joint_rows(0, n_runs(n), field, precision, weights, means, variances, spread, log_dets)
+    infer_joint_rows(0, n_runs(n), field, precision, weights, means, variances, spread, log_dets)
     inverses = np.linalg.inv(precision + weights[:, :, None] * np.eye(k))
     np.testing.assert_allclose(means, np.einsum("nkl,nl->nk", inverses, field), rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(variances, np.diagonal(inverses, axis1=1, axis2=2), rtol=1e-8)
@@ -256,8 +256,8 @@ def test_scores_and_the_bound_share_their_constants(factorisation):
 def test_normal_form_leaves_the_bound(factorisation):
     data, state, options = started(3, "student-t", factorisation)
     for _ in range(5):
-        state = one_step(data, state, options, im.update_noise_prior)
-    plain = normalised(state)
+        state = update_all(data, state, options, im.update_noise_prior)
+    plain = normalise_sources(state)
     assert im.bound(data, plain) == pytest.approx(im.bound(data, state), rel=1e-10)
     assert np.all(plain.scale == 1.0)
     assert np.all(plain.mixing[np.abs(plain.mixing).argmax(axis=0), range(3)] > 0)
@@ -347,10 +347,10 @@ def test_the_shapes_of_equation_22_tell_superfluous_sources(seed):
     assert model.n_sources_ == 3
     data = im.make_data(X - X.mean(axis=0))
     options = NoisyICA(6, ard="shape")._options(6)
-    state = begin(data, by_rotation(data.rows, 6, np.random.default_rng(0)), options)
+    state = begin(data, start_by_rotation(data.rows, 6, np.random.default_rng(0)), options)
     values = []
     for _ in range(15):
-        state = one_step(data, state, options, im.update_noise_prior)
+        state = update_all(data, state, options, im.update_noise_prior)
         values.append(im.bound(data, state))
         np.testing.assert_allclose(state.scale, np.sqrt(2.0 / state.shape), rtol=1e-12)
     assert np.diff(values).min() > -1e-9 * abs(values[-1])

@@ -7,7 +7,7 @@ import pytest
 
 from latlin.factor import FactorAnalysis
 from latlin.factor.analysis.online import ScaledGradient
-from latlin.factor.analysis.stream import FactorStream, OnlineEM, WarmUp, start
+from latlin.factor.analysis.stream import FactorStream, OnlineEM, WarmUp, start_state
 
 
 def known_model(d, rank=5, n=20_000, seed=0):
@@ -140,7 +140,7 @@ def test_the_start_does_not_depend_on_whose_memory_it_takes():
     assert waiting.take(rows) == 3
     waiting = WarmUp(40, 3, 8, np.float64)
     waiting.take(rows)
-    apart = start(list(rows), np.empty((3, 40)), np.empty(40), np.empty(40))
+    apart = start_state(list(rows), np.empty((3, 40)), np.empty(40), np.empty(40))
     own = waiting.begin()
     for name in ("mean", "loadings", "noise", "gram"):
         np.testing.assert_array_equal(getattr(own, name), getattr(apart, name))

@@ -18,7 +18,7 @@ from latlin.gp import (
     inducing_model,
     placement,
 )
-from latlin.gp.alternation import alternate, held_sites
+from latlin.gp.alternation import alternate, sole_sites
 from latlin.gp.inducing_gradient import gradient_of
 from latlin.gp.placement import place_inputs
 from latlin.gp.search import Journal
@@ -45,7 +45,7 @@ def observed(name, X, seed=0):
 
 
 def alternated(model, *arguments):
-    return alternate(model, held_sites(model), *arguments)
+    return alternate(model, sole_sites(model), *arguments)
 
 
 def fitter_of(name, X, y, Z, **engine):
@@ -273,7 +273,7 @@ def test_too_small_a_curvature_is_noticed():
     # with far too small a curvature the means go astray, which is noticed
     assert (
         alternate(
-            whole.model, held_sites(whole.model), np.zeros(12), cholesky(0.01 * np.eye(12)), 1e-7, 0.0, np.ones(400)
+            whole.model, sole_sites(whole.model), np.zeros(12), cholesky(0.01 * np.eye(12)), 1e-7, 0.0, np.ones(400)
         )
         is None
     )

@@ -8,7 +8,7 @@ from latlin.distributed.blocks import LocalBlocks
 from latlin.engines import GaussianKL
 from latlin.gp import Inducing, alternation, inducing_fit
 from latlin.gp.inducing_fit import MadeRows, fit_inducing, single_sites
-from latlin.gp.inducing_model import Basis, KernelRows, held_rows, model_of
+from latlin.gp.inducing_model import Basis, KernelRows, fill_rows, model_of
 from latlin.gp.rough_rows import RoughRows
 from latlin.gp.setting import Likelihood, Setting
 from latlin.inference.forms.projections import DenseProjections
@@ -50,7 +50,7 @@ def problem(likelihood, n=3000):
 def test_rows_made_in_pieces_are_those_of_the_basis():
     X, y, setting = problem("logit")
     basis = Basis.of(setting, X[:WIDTH])
-    rows, extra = held_rows(basis, X)
+    rows, extra = fill_rows(basis, X)
     made, found = MadeRows(basis, X), single_sites(KernelRows(basis), LocalBlocks.of(X, y).whole)
     assert made.shape == rows.shape
     np.testing.assert_allclose(np.triu(made.gram(WEIGHTS[:3000])), np.triu(gram(rows, WEIGHTS[:3000])), rtol=1e-12)

@@ -13,7 +13,7 @@ import latlin
 from gp_problems import KERNEL, inputs, targets
 from latlin import potentials
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor, search
-from latlin.gp.search import Found, go_on, maximise_evidence
+from latlin.gp.search import Found, continue_search, maximise_evidence
 from latlin.gp.setting import Likelihood, Setting
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.priors import Flat
@@ -186,20 +186,20 @@ def test_a_search_goes_on_from_a_known_spread_and_ends_where_little_is_promised(
         calls.append(theta)
         return bent(theta)
 
-    near = go_on(counted, np.array([1.02, 1.05, 0.3]), np.linalg.inv(curved), free, 1e-6, 100)
+    near = continue_search(counted, np.array([1.02, 1.05, 0.3]), np.linalg.inv(curved), free, 1e-6, 100)
     assert near.converged
     assert near.value == pytest.approx(-3.0, abs=1e-5)
     assert len(calls) == near.n_iter + 1 < 8
     # from a spread that is far too wide, and far away, it takes longer
-    far = go_on(bent, np.array([-1.0, 2.0, 3.0]), 1e3 * np.eye(3), free, 1e-9, 100)
+    far = continue_search(bent, np.array([-1.0, 2.0, 3.0]), 1e3 * np.eye(3), free, 1e-9, 100)
     assert far.converged
     assert far.value == pytest.approx(-3.0, abs=1e-6)
-    held = go_on(
+    held = continue_search(
         bent, np.array([0.3, 0.2, 2.0]), np.eye(3), np.array([[-5.0, 0.5], [-5.0, 5.0], [1.0, 5.0]]), 1e-9, 100
     )
     # min over x ≤ ½ and z ≥ 1, where y = x²: 3 + ¼ + 1
     assert held.value == pytest.approx(-4.25, abs=1e-6)
-    assert not go_on(bent, np.array([-1.0, 2.0, 3.0]), np.eye(3), free, 1e-12, 2).converged
+    assert not continue_search(bent, np.array([-1.0, 2.0, 3.0]), np.eye(3), free, 1e-12, 2).converged
 
 
 def test_a_search_that_came_back_to_its_beginning_goes_on_from_there(monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
 from latlin.factor import MatrixFactorization, TrilinearFactorization
 from latlin.linear import BayesianLogisticRegression
-from latlin.numerics.progress import begun, progress
+from latlin.numerics.progress import progress, show_beginning
 
 pytest.importorskip("tqdm")
 ROWS, LABELS = np.arange(10.0).reshape(5, 2) - 4.0, np.array([0, 1, 0, 1, 1])
@@ -41,7 +41,7 @@ def test_it_is_there_when_the_engine_begins(surface, verbose, capsys, monkeypatc
 
 
 def test_the_bar_of_the_loop_takes_its_place(capsys):
-    with begun("the start", True):
+    with show_beginning("the start", True):
         assert "the start" in capsys.readouterr().err
         with progress("the loop", 2, True) as bar:
             bar.advance("1.0")
@@ -50,7 +50,7 @@ def test_the_bar_of_the_loop_takes_its_place(capsys):
 
 
 def test_without_a_word_nothing_is_shown(capsys):
-    with begun("the start", False), progress("the loop", 2, False):
+    with show_beginning("the start", False), progress("the loop", 2, False):
         pass
     assert capsys.readouterr().err == ""
 

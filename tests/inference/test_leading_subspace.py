@@ -6,7 +6,7 @@ from scipy import sparse
 
 from latlin.densities.structured.rows import DenseRows, SparseRows
 from latlin.inference.gaussian_kl import leading_subspace
-from latlin.inference.gaussian_kl.leading_subspace import better_leading, first_leading
+from latlin.inference.gaussian_kl.leading_subspace import improve_leading, start_leading
 
 RNG = np.random.default_rng(0)
 #: columns by Zipf's law: one eigenvalue far above the others
@@ -34,10 +34,10 @@ def test_steps_lead_to_the_eigenvectors(make, count, monkeypatch):
     monkeypatch.setattr(leading_subspace, "COLUMNS", 6)
     rows, weights = make(WORDS[:count]), WEIGHTS[:count]
     values, vectors = exact(WORDS[:count].toarray(), weights)
-    found = first_leading(rows, weights, RANK)
+    found = start_leading(rows, weights, RANK)
     sums = [found.values.sum()]
     for _ in range(12):
-        found = better_leading(rows, weights, found)
+        found = improve_leading(rows, weights, found)
         sums.append(found.values.sum())
         np.testing.assert_allclose(found.basis.T @ found.basis, np.eye(RANK), atol=1e-13)
     assert sums[0] > 0.97 * values[:RANK].sum(), "a good start already"
@@ -52,25 +52,25 @@ def test_a_basis_for_other_weights_is_a_better_start_than_none(count):
     rows, weights = SparseRows(WORDS[:count]), WEIGHTS[:count]
     other = weights * np.random.default_rng(1).uniform(0.8, 1.25, count)
     best = exact(WORDS[:count].toarray(), other)[0][:RANK].sum()
-    found = first_leading(rows, weights, RANK)
+    found = start_leading(rows, weights, RANK)
     for _ in range(3):
-        found = better_leading(rows, weights, found)
+        found = improve_leading(rows, weights, found)
     kept = found.basis.copy()
-    warm = better_leading(rows, other, found)
+    warm = improve_leading(rows, other, found)
     assert np.array_equal(found.basis, kept), "the last basis is not touched"
-    assert best - warm.values.sum() < 0.3 * (best - first_leading(rows, other, RANK).values.sum())
+    assert best - warm.values.sum() < 0.3 * (best - start_leading(rows, other, RANK).values.sum())
 
 
 def test_eigenvalues_that_span_many_decades():
     rows = RNG.standard_normal((30, 40)) * np.logspace(0.0, -5.0, 30)[:, None]
-    found = first_leading(DenseRows(rows), np.ones(30), 20)
+    found = start_leading(DenseRows(rows), np.ones(30), 20)
     np.testing.assert_allclose(found.basis.T @ found.basis, np.eye(20), atol=1e-12)
     np.testing.assert_allclose(found.values[:5], exact(rows, np.ones(30))[0][:5], rtol=1e-8)
 
 
 def test_fewer_rows_than_columns_asked_for():
     rows = RNG.standard_normal((4, 40))
-    found = better_leading(DenseRows(rows), np.ones(4), first_leading(DenseRows(rows), np.ones(4), 9))
+    found = improve_leading(DenseRows(rows), np.ones(4), start_leading(DenseRows(rows), np.ones(4), 9))
     np.testing.assert_allclose(found.basis.T @ found.basis, np.eye(9), atol=1e-12)
     np.testing.assert_allclose(found.values[:4], exact(rows, np.ones(4))[0][:4], rtol=1e-10)
     np.testing.assert_allclose(found.values[4:], 0.0, atol=1e-10)

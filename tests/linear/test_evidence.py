@@ -15,7 +15,7 @@ from latlin.linear import (
     RobustRegression,
     SparseRegression,
 )
-from latlin.linear._fitting import settled
+from latlin.linear._fitting import settle_hyperparameters
 from latlin.linear._learning import Unknowns, evaluation
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.priors import Flat
@@ -75,7 +75,7 @@ def search_of(problem, engine, values, free):
 @pytest.mark.parametrize(("engine", "family"), PAIRS)
 def test_the_gradient_is_that_of_finite_differences(engine, family):
     problem, model = problem_of(family)
-    values, free = settled(problem, model._given(), model.ard)
+    values, free = settle_hyperparameters(problem, model._given(), model.ard)
     search = search_of(problem, ENGINES[engine], values, free)
     theta = search.space.start + 0.1
     _, gradient = search.with_gradient(theta)

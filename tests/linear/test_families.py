@@ -22,7 +22,7 @@ from latlin.linear import (
     BayesianSurvivalRegression,
     SparseRegression,
 )
-from latlin.linear._fitting import settled
+from latlin.linear._fitting import settle_hyperparameters
 from latlin.linear._learning import Unknowns, evaluation
 from latlin.linear._regression import Tried
 from latlin.numerics.alerts import MisfitWarning
@@ -90,7 +90,7 @@ def test_the_gradient_of_the_evidence_is_that_of_finite_differences(case, engine
         pytest.skip("a kink has no Laplace approximation")
     model.family_ = getattr(model, "family", "")
     (problem,) = model._problems(X, [y], None, OFFSET)
-    values, free = settled(problem, model._given(), False)
+    values, free = settle_hyperparameters(problem, model._given(), False)
     unknowns = Unknowns(problem, values, free, Flat())
     search = Objective(unknowns.space, evaluation(problem, ENGINES[engine], unknowns), volume=False)
     theta = unknowns.space.start + 0.1

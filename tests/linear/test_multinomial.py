@@ -9,7 +9,7 @@ from sklearn.datasets import load_iris, load_wine
 
 from latlin import infer
 from latlin.inference.gaussian_kl.class_rows import Classes
-from latlin.inference.gaussian_kl.classes import fit_coefficients, up_to_a_shift
+from latlin.inference.gaussian_kl.classes import fit_coefficients, independent_precisions
 from latlin.linear import (
     BayesianLogisticRegression,
     BayesianMultinomialProbitRegression,
@@ -63,7 +63,7 @@ def test_differences_between_three_classes_keep_their_covariance() -> None:
     one = [root @ root.T / 40.0 * size for size in (1.0, 2.0, 3.0)]
     shift = 0.7 * np.eye(2)
     joint = np.block([[one[j] * (j == k) + shift for k in range(3)] for j in range(3)])
-    found = [np.linalg.inv(chol.factor.T @ chol.factor) for chol in up_to_a_shift(joint, 3)]
+    found = [np.linalg.inv(chol.factor.T @ chol.factor) for chol in independent_precisions(joint, 3)]
     np.testing.assert_allclose(found, one, rtol=1e-9)
 
 

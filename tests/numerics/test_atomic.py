@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from latlin.numerics.atomic import replacing, write_text
+from latlin.numerics.atomic import replace_file, write_text
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
@@ -22,8 +22,8 @@ def test_the_mode_is_that_of_every_new_file(tmp_path, mask):
 
 DYING = """
 import os, signal, sys
-from latlin.numerics.atomic import replacing
-with replacing(sys.argv[1]) as fresh:
+from latlin.numerics.atomic import replace_file
+with replace_file(sys.argv[1]) as fresh:
     fresh.write_text("half")
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -43,7 +43,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path):
 
 def test_what_is_being_written_is_left_alone(tmp_path):
     path = tmp_path / "a.txt"
-    with replacing(path) as fresh:
+    with replace_file(path) as fresh:
         fresh.write_text("slow")
         write_text(path, "quick")
         assert fresh.exists()

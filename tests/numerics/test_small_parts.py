@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from latlin.numerics.arrays import summable
+from latlin.numerics.arrays import check_summable
 from latlin.numerics.ascent import backtrack, mix
 from latlin.numerics.optimise import solve_columns
 from latlin.numerics.rng import generator
@@ -58,10 +58,10 @@ def test_numbers_that_are_too_large_are_named():
         np.zeros((0, 2)),
         np.arange(3),
     ):
-        assert summable("X", fine) is fine
+        assert check_summable("X", fine) is fine
     for wrong in (np.array([1.0, -1e150, np.nan]), sparse.csr_array(1e150 * np.eye(2))):
         with pytest.raises(ValueError, match=r"X must hold numbers of at most 1e\+140 in size, got 1e\+150"):
-            summable("X", wrong)
+            check_summable("X", wrong)
 
 
 def test_conjugate_gradients_leave_directions_in_which_the_matrix_is_singular():

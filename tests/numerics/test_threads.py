@@ -14,7 +14,7 @@ from sklearn.gaussian_process.kernels import Matern
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, potentials
-from latlin.densities.structured.rows import SparseRows, one_pool
+from latlin.densities.structured.rows import SparseRows, use_one_pool
 from latlin.engines import GaussianKL
 from latlin.factor import GroupFactorAnalysis
 from latlin.factor.group import fit as group_fit
@@ -109,9 +109,9 @@ def test_blas_has_one_thread_for_a_while(two_threads):
 
 
 def test_compiled_products_keep_blas_to_one_thread(two_threads):
-    with one_pool(SparseRows(sparse.csr_array(np.eye(3)))):
+    with use_one_pool(SparseRows(sparse.csr_array(np.eye(3)))):
         assert blas_threads() == {1}
-    with one_pool(np.eye(3)):
+    with use_one_pool(np.eye(3)):
         assert blas_threads() == two_threads
 
 

@@ -13,7 +13,7 @@ from latlin import GaussianFactor, LatentLinearModel, SiteFactor, infer, linear,
 from latlin.factor import BinaryFactorAnalysis, FactorAnalysis, GroupFactorAnalysis, MixedFactorAnalysis, NoisyICA
 from latlin.gp import GaussianProcessClassifier, GaussianProcessRegressor
 from latlin.mixture import BayesianGaussianMixture
-from latlin.numerics.arrays import visible
+from latlin.numerics.arrays import check_visible
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((20, 3))
@@ -99,10 +99,10 @@ def test_polars_columns_are_looked_at():
     polars = pytest.importorskip("polars")
     days = polars.DataFrame({"a": [1.0, 2.0], "b": [datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)]})
     with pytest.raises(ValueError, match="column 'b' got Date"):
-        visible("X", days)
+        check_visible("X", days)
     with pytest.raises(ValueError, match="got Date"):
-        visible("y", days["b"])
-    assert visible("X", days.select("a")).shape == (2, 1)
+        check_visible("y", days["b"])
+    assert check_visible("X", days.select("a")).shape == (2, 1)
 
 
 class Days:
@@ -113,7 +113,7 @@ class Days:
 
 def test_a_column_of_another_library_is_looked_at():
     with pytest.raises(ValueError, match="y must hold numbers, got Date"):
-        visible("y", Days())
+        check_visible("y", Days())
 
 
 def test_models_take_no_imaginary_part():

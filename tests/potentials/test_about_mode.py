@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from latlin import potentials
-from latlin.potentials.about_mode import nearly_gaussian
+from latlin.potentials.about_mode import nearly_gaussian_moments
 
 RNG = np.random.default_rng(0)
 COUNTS = RNG.poisson(2.0, 200).astype(float)
@@ -28,7 +28,7 @@ def test_where_few_nodes_are_called_good_they_are_those_of_panels(name: str) -> 
     block = BLOCKS[name]
     rng = np.random.default_rng(1)
     m, v, power = rng.normal(0.5, 1.0, 200), 10.0 ** rng.uniform(-4.0, 2.0, 200), rng.uniform(0.3, 3.0, 200)
-    found, rest = nearly_gaussian(block, m, v, power)
+    found, rest = nearly_gaussian_moments(block, m, v, power)
     good = np.setdiff1d(np.arange(200), rest)
     assert len(good) > 60
     with np.errstate(all="ignore"):
@@ -42,5 +42,5 @@ def test_where_few_nodes_are_called_good_they_are_those_of_panels(name: str) -> 
 def test_a_second_top_far_away_is_left_to_panels() -> None:
     # a narrow component that the Gaussian's own tail does not hide
     block = potentials.GaussianMixture([0.5, 0.5], [0.0, 30.0], [5.0, 0.01])
-    _, rest = nearly_gaussian(block, np.zeros(1), np.full(1, 4.0), np.full(1, 60.0))
+    _, rest = nearly_gaussian_moments(block, np.zeros(1), np.full(1, 4.0), np.full(1, 60.0))
     assert rest.tolist() == [0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mpmath as mp
 import numpy as np
 
-from latlin.potentials.kernels.truncated import half_normal, two_halves
+from latlin.potentials.kernels.truncated import half_normal, join_halves
 
 A = np.array([-1e8, -1e4, -50.0, -4.001, -3.999, -1.0, 0.0, 2.0, 9.0, 60.0])
 
@@ -23,5 +23,5 @@ def test_moments_keep_their_relative_accuracy_in_the_tail():
 
 def test_two_equal_halves_make_the_gaussian_again():
     log_mass = np.log(0.5) * np.ones(1)
-    log_z, mean, variance = two_halves(log_mass, np.zeros(1), log_mass, np.zeros(1))
+    log_z, mean, variance = join_halves(log_mass, np.zeros(1), log_mass, np.zeros(1))
     np.testing.assert_allclose([log_z[0], mean[0], variance[0]], [0.0, 0.0, 1.0], atol=1e-15)

@@ -11,7 +11,7 @@ from latlin.densities.precision import DiagonalWhitening
 from latlin.densities.structured.base import DiagonalStructure, StructuredCovariance, banded_triangle
 from latlin.densities.structured.loadings import ChevronStructure, LowRankStructure, SubspaceStructure
 from latlin.gp.conditionals import Neighbourhoods
-from latlin.gp.vecchia import picking
+from latlin.gp.vecchia import selection_matrix
 from latlin.numerics.stored import Decoder, Encoder
 
 RNG = np.random.default_rng(0)
@@ -94,7 +94,7 @@ def test_no_name_from_a_file_replaces_what_a_class_does(part):
 
 
 def test_sites_see_values_that_are_there():
-    assert picking(np.array([0, 2, 1]), 3).shape == (3, 3)
+    assert selection_matrix(np.array([0, 2, 1]), 3).shape == (3, 3)
     for places in ([0, 3], [-1, 0]):
         with pytest.raises(ValueError, match="rows must be places among 3 values"):
-            picking(np.array(places), 3)
+            selection_matrix(np.array(places), 3)

@@ -15,7 +15,7 @@ from latlin.quadrature.surrogate import (
     HyperparameterMode,
     SurrogateLikelihood,
     condition,
-    constant,
+    constant_basis,
     empty_basis,
 )
 
@@ -113,7 +113,7 @@ def test_rotating_a_gaussian_measure_keeps_the_integral():
     assert mapped.integral.mean == pytest.approx(standard.mean, rel=1e-5)
 
 
-@pytest.mark.parametrize("basis", [constant, empty_basis])
+@pytest.mark.parametrize("basis", [constant_basis, empty_basis])
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=lambda k: k.name)
 def test_likelihood_slopes_are_finite_differences(kernel, basis):
     rng = np.random.default_rng(1)
@@ -142,7 +142,7 @@ def test_likelihood_integrates_mean_and_variance_out():
         return np.log(inside.sum()) - 0.5 * np.linalg.slogdet(r)[1]
 
     def closed(length):
-        return SurrogateLikelihood(KERNELS["rbf"], constant(z), z, y).value(np.array([length]), 1e-3)
+        return SurrogateLikelihood(KERNELS["rbf"], constant_basis(z), z, y).value(np.array([length]), 1e-3)
 
     assert closed(0.5) - closed(1.0) == pytest.approx(brute(0.5) - brute(1.0), abs=5e-3)
 
@@ -151,12 +151,12 @@ def test_marginal_begins_with_the_mode_and_weighs_to_one():
     rng = np.random.default_rng(2)
     z = rng.standard_normal((20, 1))
     y = np.sin(3.0 * z[:, 0])
-    mode = HyperparameterMode(noisy=False)(KERNELS["rbf"], constant, z, y, None).mode
-    ensemble = DrawnHyperparameters(noisy=False)(KERNELS["rbf"], constant, z, y, None)
+    mode = HyperparameterMode(noisy=False)(KERNELS["rbf"], constant_basis, z, y, None).mode
+    ensemble = DrawnHyperparameters(noisy=False)(KERNELS["rbf"], constant_basis, z, y, None)
     np.testing.assert_allclose(ensemble.mode.lengths, mode.lengths)
     assert sum(w for w, _ in ensemble.members) == pytest.approx(1.0)
     assert len(ensemble.members) > 1
-    likelihood = SurrogateLikelihood(KERNELS["rbf"], constant(z), z, y)
+    likelihood = SurrogateLikelihood(KERNELS["rbf"], constant_basis(z), z, y)
     base = likelihood.value(mode.lengths, mode.nugget)
     for factor in (0.8, 1.25):
         assert likelihood.value(factor * mode.lengths, mode.nugget) < base
@@ -166,8 +166,8 @@ def test_noise_is_found():
     rng = np.random.default_rng(3)
     z = rng.uniform(-2.0, 2.0, (150, 1))
     y = np.sin(2.0 * z[:, 0]) + 0.2 * rng.standard_normal(150)
-    h = HyperparameterMode(noisy=True)(KERNELS["rbf"], constant, z, y, None).mode
-    process = condition(KERNELS["rbf"], constant, z, y, h)
+    h = HyperparameterMode(noisy=True)(KERNELS["rbf"], constant_basis, z, y, None).mode
+    process = condition(KERNELS["rbf"], constant_basis, z, y, h)
     assert np.sqrt(process.variance * h.nugget) == pytest.approx(0.2, rel=0.2)
 
 

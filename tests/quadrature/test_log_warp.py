@@ -7,13 +7,15 @@ from scipy.special import expit
 from latlin.quadrature import BayesianQuadrature, Gaussian, Reweighted, Uniform, integrate
 from latlin.quadrature.bayesian import log_moments, peak_nodes
 from latlin.quadrature.kernels import Box, Components, resolve_kernel
-from latlin.quadrature.surrogate import Hyperparameters, condition, constant
+from latlin.quadrature.surrogate import Hyperparameters, condition, constant_basis
 
 
 def surrogate(variance):
     points = np.array([[-1.5], [-0.4], [0.3], [1.2]])
     values = -2.0 * (points[:, 0] - 0.2) ** 2
-    return condition(resolve_kernel("rbf"), constant, points, values, Hyperparameters(np.array([1.0]), 1e-8, variance))
+    return condition(
+        resolve_kernel("rbf"), constant_basis, points, values, Hyperparameters(np.array([1.0]), 1e-8, variance)
+    )
 
 
 @pytest.mark.parametrize("measure", [Box(1), Components(np.ones(1), np.zeros((1, 1)), np.eye(1)[None])])
@@ -39,7 +41,7 @@ def test_nodes_integrate(measure):
     def log_f(z):
         return -3.0 * np.sum((z - centre) ** 2, axis=1)
 
-    process = condition(resolve_kernel("rbf"), constant, points, log_f(points), Hyperparameters(np.full(3, 3.0)))
+    process = condition(resolve_kernel("rbf"), constant_basis, points, log_f(points), Hyperparameters(np.full(3, 3.0)))
     nodes = peak_nodes(process, measure)
     inside = nodes.weights > 0.0
     found = nodes.weights[inside] @ np.exp(log_f(nodes.points[inside]))

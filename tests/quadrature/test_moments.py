@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, t
 
-from latlin.quadrature.result import ResultMoments, pooled
+from latlin.quadrature.result import ResultMoments, pool_results
 
 MIXED = ResultMoments(np.array([0.7, 0.2, 0.1]), np.array([1.0, 1.3, 0.2]), np.array([0.01, 0.04, 1.0]), 7.0)
 
@@ -22,7 +22,7 @@ def test_one_part_has_its_own_quantiles():
 
 
 def test_pooling_keeps_every_part():
-    both = pooled(np.array([0.25, 0.75]), [MIXED, ResultMoments.single(3.0, 0.5, 7.0)])
+    both = pool_results(np.array([0.25, 0.75]), [MIXED, ResultMoments.single(3.0, 0.5, 7.0)])
     assert both.weights.sum() == pytest.approx(1.0)
     assert both.mean == pytest.approx(0.25 * MIXED.mean + 0.75 * 3.0)
     spread = 0.25 * 0.75 * (MIXED.mean - 3.0) ** 2

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from latlin.additive.by import by_level
+from latlin.additive.by import vary_field
 from latlin.additive.expression import evaluate
 from latlin.additive.places import Line
 from latlin.additive.random_walk import grid, steps_beyond
@@ -56,7 +56,7 @@ class AR1(Term):
         return f"ar1({self.column})"
 
     def prepare(self, frame: Any, around: Surroundings) -> Part:
-        return by_level(self.by, frame, around, self._field)
+        return vary_field(self.by, frame, around, self._field)
 
     def _field(self, frame: Any, around: Surroundings) -> Part:
         nodes = grid(evaluate(self.column, frame), self.label, 2)

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from latlin.additive.by import by_level
+from latlin.additive.by import vary_field
 from latlin.additive.frame import codes_of, column
-from latlin.additive.intrinsic import IntrinsicPart, ScaledPrecision, scaled
+from latlin.additive.intrinsic import IntrinsicPart, ScaledPrecision, scale_structure
 from latlin.additive.places import FieldPlace, LabelPlace
 from latlin.additive.term import (
     COEFFICIENT_SCALE,
@@ -159,7 +159,7 @@ class Besag(Term):
         return f"besag({self.column})"
 
     def prepare(self, frame: Any, around: Surroundings) -> Part:
-        return by_level(self.by, frame, around, self._field)
+        return vary_field(self.by, frame, around, self._field)
 
     def _field(self, frame: Any, around: Surroundings) -> Part:
         graph = _known(self, frame, around)
@@ -346,7 +346,7 @@ def graph_structure(graph: Graph) -> ScaledPrecision:
     count, part = graph.components()
     R = graph.laplacian()
     if count == 1:
-        return scaled(R, np.ones((1, len(graph.labels))))
+        return scale_structure(R, np.ones((1, len(graph.labels))))
     blocks, null, log_det, order = [], [], 0.0, []
     for k in range(count):
         members = np.flatnonzero(part == k)
@@ -355,7 +355,7 @@ def graph_structure(graph: Graph) -> ScaledPrecision:
             # an area without neighbours is N(0, 1)
             blocks.append(sparse.eye_array(1, format="csc"))
             continue
-        piece = scaled(R[members][:, members], np.ones((1, len(members))))
+        piece = scale_structure(R[members][:, members], np.ones((1, len(members))))
         blocks.append(piece.matrix)
         log_det += piece.log_determinant
         row = np.zeros(len(graph.labels))

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from latlin.additive.family import LearntParameter, ResponseFamily, observe, one_row
+from latlin.additive.family import LearntParameter, ResponseFamily, example_row, observe
 from latlin.additive.formula import Formula
 from latlin.additive.problem import AdditiveProblem, offset_of, rows_of
 from latlin.additive.term import Part, Values
 from latlin.distributed.blocks import Block, Blocks
 from latlin.distributed.checkpoints import digest_of
-from latlin.distributed.opening import frame_blocks, sampled
+from latlin.distributed.opening import frame_blocks, sample_rows
 from latlin.inference import blocks as in_blocks
-from latlin.inference.blocks import BlockModel, Reading, pieces
+from latlin.inference.blocks import BlockModel, Reading, read_pieces
 from latlin.inference.engine import Engine
 from latlin.inference.evidence.terms import ExpectedEvidence
 from latlin.inference.exact import noise_slope
@@ -66,7 +66,7 @@ class AdditiveReading:
         return in_blocks.Observed(design, self.family.potential(observed, self.values), observed.weight, offset)
 
     def kind(self) -> Potential:
-        return self.family.potential(one_row(self.read.response, self.family), self.values)
+        return self.family.potential(example_row(self.read.response, self.family), self.values)
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class BlockProblem(AdditiveProblem):
 def parameter_sums(block: Block, reading: Reading, parameter: str, density: Any) -> tuple[Any, ...]:
     """Σ weight ∂⟨ψ⟩/∂parameter of a block."""
     total: Any = 0.0
-    for observed in pieces(block, reading):
+    for observed in read_pieces(block, reading):
         at, sites = density.project(sparse.csr_array(observed.rows)), observed.sites
         slopes = observed.potential.expected_parameter_derivative(parameter, at.mean + sites.offset, at.variance)
         total = total + np.broadcast_to(slopes, (*slopes.shape[:-1], len(sites))) @ sites.weight
@@ -143,7 +143,7 @@ def parameter_sums(block: Block, reading: Reading, parameter: str, density: Any)
 def open_table(frame: Any) -> tuple[Blocks, int, dict[str, Any]]:
     """The blocks of a table, the number of its rows, and a table that stands for it."""
     blocks = frame_blocks(frame)
-    count, table = sampled(blocks, SAMPLE)
+    count, table = sample_rows(blocks, SAMPLE)
     return blocks, count, table
 
 

@@ -19,7 +19,7 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
 
 
-def by_level(by: str | None, frame: Any, around: Surroundings, field: Callable[[Any, Surroundings], Part]) -> Part:
+def vary_field(by: str | None, frame: Any, around: Surroundings, field: Callable[[Any, Surroundings], Part]) -> Part:
     """The field itself, a copy of it per label of `by`, or the field multiplied by the numbers of `by`.
 
     A field that numbers multiply is in units of the predictor per unit of these. It is a coefficient that varies, so

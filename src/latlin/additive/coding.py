@@ -14,8 +14,8 @@ from scipy import sparse
 
 from latlin.additive.expression import CODINGS, check_coding, evaluate, is_function, is_name, variables
 from latlin.additive.frame import Column, codes_of, column, is_labelled, n_rows, name_of, ordered_levels
-from latlin.additive.places import indicator, row_products, side_by_side
-from latlin.numerics.arrays import visible
+from latlin.additive.places import indicator, join_columns, row_products
+from latlin.numerics.arrays import check_visible
 from latlin.numerics.stored import storable, storable_as
 
 #: missing cells are refused
@@ -127,7 +127,7 @@ class StackedCoding(TableCoding):
         rows = n_rows(frame)
         ones = [indicator(np.zeros(rows, np.int64), 1)] if self.intercept else []
         blocks = [*ones, *(part.columns(frame) for part in self.parts)]
-        return side_by_side(blocks) if blocks else sparse.csr_array((rows, 0))
+        return join_columns(blocks) if blocks else sparse.csr_array((rows, 0))
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def _made_again(formula: str, sources: tuple[str, ...], levels: Any, learnt: Any
     table = {name: np.linspace(0.25, 0.75, size) for name in check_pieces(formula)}
     for factor, labels in levels.items():
         table |= {name: np.resize(np.array(labels), size) for name in check_pieces(factor)}
-    coding = wilkinson(formula, table)
+    coding = learn_wilkinson(formula, table)
     spec = coding.spec
     spec.transform_state.clear()
     spec.transform_state.update(learnt)
@@ -202,10 +202,10 @@ def coding_of(pieces: tuple[str, ...], frame: Any, intercept: bool) -> TableCodi
             for k, part in enumerate(parts)
         ]
         return StackedCoding(tuple(part for part in whole if part is not None), intercept)
-    return wilkinson(" + ".join(("1" if intercept else "0", *pieces)), frame)
+    return learn_wilkinson(" + ".join(("1" if intercept else "0", *pieces)), frame)
 
 
-def wilkinson(formula: str, frame: Any) -> Wilkinson:
+def learn_wilkinson(formula: str, frame: Any) -> Wilkinson:
     """The coding of a right-hand side by formulaic, learnt from a table."""
     sources = check_pieces(formula)
     try:
@@ -271,7 +271,7 @@ def _simple(piece: str, frame: Any, beside: tuple[str, ...]) -> TableCoding | No
         return NumericColumn(piece)
     if not is_name(piece):
         return None
-    visible(f"column {piece!r}", column(frame, piece))
+    check_visible(f"column {piece!r}", column(frame, piece))
     if is_labelled(frame, piece):
         return References(piece, ordered_levels(frame, piece))
     return NumericColumn(piece)
@@ -283,7 +283,7 @@ def _table(frame: Any, sources: tuple[str, ...]) -> Any:
     if isinstance(frame, pandas.DataFrame):
         # with the categories of its columns
         for name in sources:
-            visible(f"column {name!r}", column(frame, name))
+            check_visible(f"column {name!r}", column(frame, name))
         table = frame[[name_of(frame, name) for name in sources]].reset_index(drop=True).set_axis([*sources], axis=1)
         # categories that no row has would get coefficients of their own
         labelled = [name for name in sources if isinstance(table[name].dtype, pandas.CategoricalDtype)]

@@ -17,7 +17,7 @@ from latlin.additive.ar1 import AR1Part
 from latlin.additive.by import CopiedPart, MultipliedPart
 from latlin.additive.family import ObservedResponse, ResponseFamily
 from latlin.additive.fixed import FixedPart
-from latlin.additive.frame import column, has_column, is_labelled, levels_of, n_rows, numbers
+from latlin.additive.frame import check_numbers, column, has_column, is_labelled, levels_of, n_rows
 from latlin.additive.group import GroupPart
 from latlin.additive.intrinsic import IntrinsicPart
 from latlin.additive.places import Line, Splines
@@ -145,7 +145,7 @@ def differences_of(rows: sparse.csr_array, names: list[str], kinds: int = 1) -> 
     return sparse.csr_array(rows[later] - rows[earlier]), pairs
 
 
-def checked_share(coverage: float) -> float:
+def check_coverage(coverage: float) -> float:
     """The probability that an interval holds."""
     if isinstance(coverage, bool) or not isinstance(coverage, Real) or not 0.0 < float(coverage) < 1.0:
         raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}")
@@ -193,7 +193,7 @@ def marginal_rows(name: str, frame: Any, parts: tuple[Part, ...]) -> tuple[spars
     if not isinstance(fixed, FixedPart) or not has_column(frame, name):
         return None
     values, labelled = column(frame, name), _labelled(frame, name)
-    spots = levels_of(values, f"column {name!r}") if labelled else np.quantile(numbers(values, name), SPOTS)
+    spots = levels_of(values, f"column {name!r}") if labelled else np.quantile(check_numbers(values, name), SPOTS)
     rows, names = [], []
     for spot in np.unique(spots):
         table = _Changed(frame, name, np.full(n_rows(frame), spot))
@@ -228,7 +228,7 @@ class _Changed:
 COMPONENT_COLUMNS = ("mean", "sd", "low", "high")
 
 
-def components(
+def variance_components(
     fits: Sequence[PredictedComponent],
     parts: tuple[Part, ...],
     family: ResponseFamily,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from latlin.additive.frame import column, numbers
+from latlin.additive.frame import check_numbers, column
 from latlin.numerics.arrays import Array
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -52,7 +52,7 @@ def evaluate(text: str, frame: Any) -> Array:
     """
     tree = _parsed(text)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return numbers(_value(tree, frame, text), text)
+        return check_numbers(_value(tree, frame, text), text)
 
 
 def is_name(text: str) -> bool:
@@ -111,7 +111,7 @@ def _value(node: ast.expr, frame: Any, text: str) -> Any:
         case ast.Constant(value=int() | float() as number):
             return number
         case ast.Name(id=name):
-            return numbers(column(frame, name), f"column {name!r}")
+            return check_numbers(column(frame, name), f"column {name!r}")
         case ast.UnaryOp(op=op, operand=operand) if type(op) in OPERATIONS:
             return OPERATIONS[type(op)](_value(operand, frame, text))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATIONS:

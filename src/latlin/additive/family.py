@@ -24,7 +24,7 @@ from scipy.special import logit, ndtri
 
 from latlin.additive.expression import evaluate, is_name
 from latlin.additive.formula import ResponseSide
-from latlin.additive.frame import codes_of, column, is_category, n_rows, numbers, ordered_levels
+from latlin.additive.frame import check_numbers, codes_of, column, is_category, n_rows, ordered_levels
 from latlin.additive.term import SD_PRIOR, Values
 from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import Array
@@ -37,7 +37,7 @@ from latlin.potentials.logit import Logit
 from latlin.potentials.ordinal import cut_words
 from latlin.potentials.probit import Probit
 from latlin.potentials.ranges import Between, Increasing, Range
-from latlin.potentials.survival import question_codes
+from latlin.potentials.survival import warn_of_codes
 from latlin.potentials.zero_counts import Hurdle
 from latlin.priors import Exponential, Gamma, HalfStudentT, LogNormal, Uniform
 from latlin.priors.base import Prior
@@ -397,11 +397,11 @@ def observe(
             timed = ", ".join(name for name, one in FAMILIES.items() if option in one.declared.columns)
             raise ValueError(f"family {family.name!r} has no {option}(…); these have: {timed}")
     if event is not None:
-        question_codes(event)
+        warn_of_codes(event)
     return ObservedResponse(y, trials, se, weight, classes, event, upper)
 
 
-def blank(response: ResponseSide, family: ResponseFamily, frame: Any) -> ObservedResponse:
+def observe_without_response(response: ResponseSide, family: ResponseFamily, frame: Any) -> ObservedResponse:
     """Rows without a response: what is known of them beside it, for predictions."""
     y = np.full(n_rows(frame), family.template.observation[1])
     trials, se = None, None
@@ -414,7 +414,7 @@ def blank(response: ResponseSide, family: ResponseFamily, frame: Any) -> Observe
     return ObservedResponse(y, trials, se)
 
 
-def one_row(response: ResponseSide, family: ResponseFamily) -> ObservedResponse:
+def example_row(response: ResponseSide, family: ResponseFamily) -> ObservedResponse:
     """Some observation, for what does not depend on it."""
     counted = response.trials is not None or response.failures is not None
     y, one = np.array([family.template.observation[1]]), np.ones(1)
@@ -433,7 +433,7 @@ def _response(
             values = values.astype(float)
     labelled = is_category(values)
     if not labelled and not family.ordered:
-        return numbers(values, f"column {source!r}") if known else values, None
+        return check_numbers(values, f"column {source!r}") if known else values, None
     if classes is None:
         classes = ordered_levels(frame, source) if known else np.unique(values)
     if len(classes) < 2 or not (family.ordered or (family.binary and len(classes) == 2)):

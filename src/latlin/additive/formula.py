@@ -17,7 +17,7 @@ from latlin.additive.ar1 import AR1
 from latlin.additive.besag import BYM2, Besag
 from latlin.additive.expression import CODINGS, FUNCTIONS
 from latlin.additive.fixed import Fixed
-from latlin.additive.frame import writable
+from latlin.additive.frame import formula_name
 from latlin.additive.group import Group
 from latlin.additive.lattice import Lattice
 from latlin.additive.random_walk import RandomWalk
@@ -143,7 +143,7 @@ def read_formula(text: str) -> Formula:
     >>> read_formula("y ~ `rain (mm)` + (1 | `home town`)").terms
     (Fixed('rain_mm'), Group('home_town'))
     """
-    plain = NUMPY.sub("", QUOTED.sub(lambda name: writable(name[1]), text)) if isinstance(text, str) else ""
+    plain = NUMPY.sub("", QUOTED.sub(lambda name: formula_name(name[1]), text)) if isinstance(text, str) else ""
     if plain.count("~") != 1:
         raise ValueError(f"a formula has one ~ between response and terms, as in 'y ~ x + (1 | g)', got {text!r:.100}")
     left, right = plain.split("~")
@@ -167,7 +167,7 @@ def read_formula(text: str) -> Formula:
         else:
             _refuse_other_words(piece)
             pieces.append(piece)
-    read = _with_coefficients(f"the formula {text!r}", pieces, intercept, together(terms))
+    read = _with_coefficients(f"the formula {text!r}", pieces, intercept, merge_groups(terms))
     return Formula(read_response(left), read, tuple(offsets))
 
 
@@ -247,10 +247,10 @@ def _groups(piece: str) -> list[Term]:
     ]
 
 
-def together(terms: Sequence[Term]) -> list[Term]:
+def merge_groups(terms: Sequence[Term]) -> list[Term]:
     """Effects of the same groups that were written one by one, which are not correlated, as one term.
 
-    >>> together(read_formula("y ~ (1 | g) + (0 + x | g)").terms[1:])
+    >>> merge_groups(read_formula("y ~ (1 | g) + (0 + x | g)").terms[1:])
     [Group('g', slopes=('x',), correlated=False)]
     """
     found: list[Term] = []

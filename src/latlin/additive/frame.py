@@ -9,29 +9,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.numerics.arrays import Array, measurable, visible
+from latlin.numerics.arrays import Array, check_measurable, check_visible
+from latlin.numerics.options import Table
 
 #: a column of labels or numbers, of any kind
 Column = NDArray[Any]
 
 
-def writable(name: str) -> str:
+def formula_name(name: str) -> str:
     """How formulas hold the name of a column.
 
-    >>> writable("rain (mm)")
+    >>> formula_name("rain (mm)")
     'rain_mm'
     """
     return re.sub(r"\W+", "_", name).strip("_")
 
 
-def name_of(frame: Any, name: str) -> str:
+def name_of(frame: Table, name: str) -> str:
     """The column that is meant: the one of this name, or the only one whose name is written so in formulas."""
     names = names_of_columns(frame)
-    alike = [] if name in names else [other for other in names if writable(other) == name]
+    alike = [] if name in names else [other for other in names if formula_name(other) == name]
     return alike[0] if len(alike) == 1 else name
 
 
-def column(frame: Any, name: str) -> NDArray[Any]:
+def column(frame: Table, name: str) -> NDArray[Any]:
     """A column as an array, or a ValueError that names what there is."""
     try:
         values = frame[name]
@@ -45,7 +46,7 @@ def column(frame: Any, name: str) -> NDArray[Any]:
             raise
         raise ValueError(f"the table has no column {name!r}; it has {_listed(frame)}") from error
     if isinstance(values, np.ma.MaskedArray):
-        visible(f"column {name!r}", values)
+        check_visible(f"column {name!r}", values)
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -55,17 +56,17 @@ def column(frame: Any, name: str) -> NDArray[Any]:
     return array
 
 
-def has_column(frame: Any, name: str) -> bool:
+def has_column(frame: Table, name: str) -> bool:
     """Whether a table has this column."""
     return name_of(frame, name) in names_of_columns(frame)
 
 
-def with_column(frame: Any, name: str, values: Any) -> Any:
+def replace_column(frame: Table, name: str, values: Any) -> Any:
     """A table with one column replaced."""
     return {**{n: column(frame, n) for n in names_of_columns(frame)}, name: np.asarray(values)}
 
 
-def n_rows(frame: Any) -> int:
+def n_rows(frame: Table) -> int:
     """The number of rows; a ValueError where columns differ in length or there are none."""
     names = names_of_columns(frame)
     if not names:
@@ -76,14 +77,14 @@ def n_rows(frame: Any) -> int:
     return next(iter(lengths.values()))
 
 
-def some_rows(frame: Any) -> int:
+def check_n_rows(frame: Table) -> int:
     """The number of rows, at least one."""
     if not (rows := n_rows(frame)):
         raise ValueError("the table has no rows")
     return rows
 
 
-def is_labelled(frame: Any, name: str) -> bool:
+def is_labelled(frame: Table, name: str) -> bool:
     """Whether a column holds labels: because it is one of categories, whatever these are, or by its values."""
     return _categories(frame, name) is not None or is_category(column(frame, name))
 
@@ -95,9 +96,9 @@ def is_category(values: NDArray[Any]) -> bool:
     return values.dtype.kind not in "iuf"
 
 
-def numbers(values: Any, name: str) -> Array:
+def check_numbers(values: Any, name: str) -> Array:
     """A column of finite numbers."""
-    array = visible(name, np.asarray(values))
+    array = check_visible(name, np.asarray(values))
     try:
         found = array.astype(float)
     except (TypeError, ValueError, OverflowError) as error:
@@ -108,7 +109,7 @@ def numbers(values: Any, name: str) -> Array:
             f"{name} has {int(bad.sum())} missing or infinite values, the first in row {int(np.argmax(bad))}; "
             "drop or fill these rows"
         )
-    return np.asarray(measurable(name, found))
+    return np.asarray(check_measurable(name, found))
 
 
 def levels_of(values: NDArray[Any], name: str) -> NDArray[Any]:
@@ -129,7 +130,7 @@ def levels_of(values: NDArray[Any], name: str) -> NDArray[Any]:
             raise ValueError(f"{name} must hold labels or numbers, got {values[:3].tolist()!r:.80} …") from error
 
 
-def ordered_levels(frame: Any, name: str) -> Column:
+def ordered_levels(frame: Table, name: str) -> Column:
     """The labels of a column: in the order of its categories where it has such, else in their own."""
     values = column(frame, name)
     found = levels_of(values, f"column {name!r}")
@@ -140,7 +141,7 @@ def ordered_levels(frame: Any, name: str) -> Column:
     return np.array([label for label in np.asarray(categories).tolist() if label in present], dtype=found.dtype)
 
 
-def _categories(frame: Any, name: str) -> Any:
+def _categories(frame: Table, name: str) -> Any:
     """The categories that a column declares, or None."""
     values = frame[name_of(frame, name)]
     found = getattr(getattr(values, "cat", values), "categories", None)
@@ -192,12 +193,12 @@ def _narrow_span(values: NDArray[Any]) -> tuple[int, int] | None:
     return (low, high - low + 1) if high - low < 4 * len(values) else None
 
 
-def joined(frame: Any, names: tuple[str, ...]) -> NDArray[Any]:
+def join_labels(frame: Table, names: tuple[str, ...]) -> NDArray[Any]:
     """One column of labels, or the combinations "a:b" of several, each combination with a label of its own.
 
     Examples
     --------
-    >>> joined({"a": [1.0, 2.5, 3.0], "b": ["x", "y", "z:1"]}, ("a", "b")).tolist()
+    >>> join_labels({"a": [1.0, 2.5, 3.0], "b": ["x", "y", "z:1"]}, ("a", "b")).tolist()
     ['1:x', '2.5:y', '3:z\\\\:1']
     """
     if len(names) == 1:
@@ -234,7 +235,7 @@ def _is_missing(value: Any) -> bool:
     return value is None or not (isinstance(same, bool | np.bool_) and same)
 
 
-def names_of_columns(frame: Any) -> list[str]:
+def names_of_columns(frame: Table) -> list[str]:
     if isinstance(frame, np.ndarray) and frame.dtype.names:
         return list(frame.dtype.names)
     if hasattr(frame, "column_names"):  # a table of Arrow
@@ -245,6 +246,6 @@ def names_of_columns(frame: Any) -> list[str]:
     return [str(name) for name in held]
 
 
-def _listed(frame: Any) -> str:
+def _listed(frame: Table) -> str:
     names = names_of_columns(frame)
     return ", ".join(names[:12]) + (", …" if len(names) > 12 else "") if names else "none"

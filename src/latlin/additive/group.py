@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.additive.coding import TableCoding, coding_of
-from latlin.additive.frame import Column, codes_of, joined, levels_of, refuse_other_kinds
+from latlin.additive.frame import Column, codes_of, join_labels, levels_of, refuse_other_kinds
 from latlin.additive.places import indicator, row_products
 from latlin.additive.term import (
     Part,
@@ -25,7 +25,7 @@ from latlin.additive.term import (
 )
 from latlin.hyper.space import Hyperparameter
 from latlin.numerics.arrays import LOG_2PI, Array
-from latlin.numerics.options import listed
+from latlin.numerics.options import check_list
 from latlin.numerics.stored import storable
 from latlin.priors.base import Correlation
 
@@ -70,8 +70,8 @@ class Group(Term):
         correlated: bool = True,
         centred: bool = False,
     ) -> None:
-        self.columns = (column,) if isinstance(column, str) else tuple(listed("column", column, "names"))
-        self.slopes = (slopes,) if isinstance(slopes, str) else tuple(listed("slopes", slopes, "names"))
+        self.columns = (column,) if isinstance(column, str) else tuple(check_list("column", column, "names"))
+        self.slopes = (slopes,) if isinstance(slopes, str) else tuple(check_list("slopes", slopes, "names"))
         self.intercept = intercept
         self.correlated = correlated
         self.centred = centred
@@ -96,7 +96,7 @@ class Group(Term):
         return ":".join(self.columns)
 
     def prepare(self, frame: Any, around: Surroundings) -> Part:
-        levels = levels_of(joined(frame, self.columns), f"column {self.label!r}")
+        levels = levels_of(join_labels(frame, self.columns), f"column {self.label!r}")
         if len(levels) < 2:
             raise ValueError(
                 f"the group {self.label!r} has {len(levels)} level, and a group needs at least two: leave it out"
@@ -180,7 +180,7 @@ class GroupPart(Part):
         return (*self.sds, *self.correlations)
 
     def rows(self, frame: Any, values: Values) -> PredictorRows:
-        labels = joined(frame, self.columns)
+        labels = join_labels(frame, self.columns)
         codes = codes_of(labels, self.levels, f"column {self.label!r}")
         Z = self.coding.columns(frame)
         design = row_products(indicator(codes, len(self.levels)), Z)
@@ -190,7 +190,7 @@ class GroupPart(Part):
         return PredictorRows(design, self._fresh(labels, Z, codes < 0, values))
 
     def apart(self, frame: Any, values: Values) -> PredictorRows:
-        labels, Z = joined(frame, self.columns), self.coding.columns(frame)
+        labels, Z = join_labels(frame, self.columns), self.coding.columns(frame)
         empty = sparse.csr_array((len(labels), self.size))
         return PredictorRows(empty, self._fresh(labels, Z, np.ones(len(labels), bool), values))
 

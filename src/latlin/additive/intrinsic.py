@@ -63,13 +63,13 @@ class ScaledPrecision:
         return 0.5 * self.log_determinant - self.rank * (0.5 * np.log(2.0 * np.pi) + np.log(sd))
 
 
-def packed(matrix: sparse.csc_array) -> dict[str, Any]:
+def pack_matrix(matrix: sparse.csc_array) -> dict[str, Any]:
     """A sparse matrix as arrays."""
     return {"data": matrix.data, "indices": matrix.indices, "ends": matrix.indptr, "shape": matrix.shape}
 
 
-def unpacked(data: Array, indices: Any, ends: Any, shape: tuple[int, int]) -> sparse.csc_array:
-    """The matrix of `packed`, checked."""
+def unpack_matrix(data: Array, indices: Any, ends: Any, shape: tuple[int, int]) -> sparse.csc_array:
+    """The matrix of `pack_matrix`, checked."""
     matrix = sparse.csc_array((data, indices, ends), shape=tuple(shape))
     matrix.check_format(full_check=True)
     return matrix
@@ -78,16 +78,16 @@ def unpacked(data: Array, indices: Any, ends: Any, shape: tuple[int, int]) -> sp
 storable_as(
     ScaledPrecision,
     lambda one: {
-        "matrix": packed(one.matrix),
+        "matrix": pack_matrix(one.matrix),
         "null": one.null,
         "log_determinant": one.log_determinant,
         "factor": one.factor,
     },
-    lambda matrix, **rest: ScaledPrecision(unpacked(**matrix), **rest),
+    lambda matrix, **rest: ScaledPrecision(unpack_matrix(**matrix), **rest),
 )
 
 
-def scaled(matrix: sparse.sparray, null: Array, at: sparse.sparray | None = None) -> ScaledPrecision:
+def scale_structure(matrix: sparse.sparray, null: Array, at: sparse.sparray | None = None) -> ScaledPrecision:
     """A structure of generalised variance one.
 
     Parameters
@@ -136,12 +136,12 @@ def _field_moments(R: sparse.csc_array, N: Array, at: sparse.sparray | None) -> 
 
 def _inverse_diagonal(matrix: sparse.csc_array, N: Array) -> tuple[Array, float, Array]:
     """diag(G), log|G⁻¹| and GNᵀ of a positive definite sparse matrix."""
-    factor = factorised(matrix)
+    factor = factorise_definite(matrix)
     solved = factor.solve(np.ascontiguousarray(N.T)) if len(N) else np.zeros((matrix.shape[0], 0))
     return factor.inverse_diagonal, factor.log_det, solved
 
 
-def factorised(matrix: sparse.csc_array) -> SparseCholesky:
+def factorise_definite(matrix: sparse.csc_array) -> SparseCholesky:
     """The sparse Cholesky factor of a positive definite matrix."""
     analysis = analyse(matrix)
     factor = analysis.factorise(analysis.values(matrix))

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from latlin.additive.by import by_level
+from latlin.additive.by import vary_field
 from latlin.additive.expression import evaluate
-from latlin.additive.intrinsic import IntrinsicPart, scaled
+from latlin.additive.intrinsic import IntrinsicPart, scale_structure
 from latlin.additive.places import FieldPlace, indicator
 from latlin.additive.term import COEFFICIENT_SCALE, Part, Surroundings, Term, standard_deviation
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import whole
+from latlin.numerics.options import check_whole
 from latlin.numerics.stored import storable
 
 #: cells of a lattice at most
@@ -57,14 +57,14 @@ class Lattice(Term):
         if self.shape is not None and not (isinstance(self.shape, tuple | list) and len(self.shape) == 2):
             raise ValueError(f"shape must be a pair of integers, got {self.shape!r:.80}")
         for size in self.shape or ():
-            whole("shape", size, 1)
+            check_whole("shape", size, 1)
 
     @property
     def label(self) -> str:
         return f"lattice({self.row}, {self.column})"
 
     def prepare(self, frame: Any, around: Surroundings) -> Part:
-        return by_level(self.by, frame, around, self._field)
+        return vary_field(self.by, frame, around, self._field)
 
     def _field(self, frame: Any, around: Surroundings) -> Part:
         shape = self.shape or tuple(int(evaluate(source, frame).max()) + 1 for source in (self.row, self.column))
@@ -81,7 +81,7 @@ class Lattice(Term):
         return IntrinsicPart(
             self.label,
             place,
-            scaled(R, np.ones((1, height * width))),
+            scale_structure(R, np.ones((1, height * width))),
             np.zeros((0, height * width)),
             (),
             COEFFICIENT_SCALE * around.unit,

@@ -28,7 +28,7 @@ from latlin.inference.infer import Auto, resolve
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.arrays import reuse_memory
-from latlin.numerics.options import file_path, one_of
+from latlin.numerics.options import check_choice, file_path
 from latlin.numerics.rng import RandomState, generator
 from latlin.priors.base import Prior
 
@@ -83,9 +83,9 @@ def learn(
     generator(random_state)  # looked at even where nothing is drawn
     if checkpoint is not None:
         file_path("checkpoint", checkpoint)
-    one_of("hyperparameters", manner, MANNERS)
+    check_choice("hyperparameters", manner, MANNERS)
     given = resolve(engine)
-    chosen = chosen_engine(problem) if isinstance(given, Auto) else given
+    chosen = choose_engine(problem) if isinstance(given, Auto) else given
     at_points = chosen
     held, free = _settled(problem.hyperparameters, priors, manner == "fixed")
     if isinstance(given, Auto) and free:
@@ -119,7 +119,7 @@ def learn(
     return replace(learnt, components=components), posterior
 
 
-def chosen_engine(problem: AdditiveProblem) -> str | Engine:
+def choose_engine(problem: AdditiveProblem) -> str | Engine:
     """Exact for Gaussian sites; expectation propagation for log-concave ones where it pays; else Gaussian KL.
 
     Where the factor of the precision would fill, nothing is factorised and the covariance is estimated.

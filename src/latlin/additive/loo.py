@@ -35,7 +35,7 @@ from latlin.inference.evidence.terms import CurvedEvidence, ExpectedEvidence, Ti
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.infer import infer
 from latlin.inference.laplace import Laplace
-from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor, in_memory
+from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor, require_in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
@@ -107,7 +107,7 @@ class LeaveOneOut:
         return said
 
 
-def left_out(
+def leave_out(
     components: Sequence[PredictedComponent],
     fits: Sequence[Posterior],
     problem: AdditiveProblem | None,
@@ -201,11 +201,11 @@ def leave_one_out_of_blocks(components: Sequence[PredictedComponent], problem: B
     """Leave out rows that are in blocks, in one pass; four numbers per row come back."""
     readings = [problem.reading(component.values) for component in components]
     log_share = np.log([component.share for component in components])
-    found = problem.blocks.each(rows_left_out, readings, [component.density for component in components], log_share)
+    found = problem.blocks.each(leave_rows_out, readings, [component.density for component in components], log_share)
     return _result_of_rows(np.concatenate(found, axis=1))
 
 
-def rows_left_out(block: Block, readings: list[AdditiveReading], densities: list[Any], log_share: Array) -> Array:
+def leave_rows_out(block: Block, readings: list[AdditiveReading], densities: list[Any], log_share: Array) -> Array:
     """What leaving out one row after the other gives, of shape (4, rows of the block).
 
     The cavity of a row has the precision 1/s² − γ and the mean m − g · variance.
@@ -234,7 +234,7 @@ def leave_group_out_of_blocks(
     components: Sequence[PredictedComponent], problem: BlockProblem, group: str
 ) -> LeaveOneOut:
     """Leave out all rows of each label of a column, wherever they are: one pass to count them, and one per table."""
-    labels, counts = zip(*problem.blocks.each(labels_within, group), strict=True)
+    labels, counts = zip(*problem.blocks.each(count_labels, group), strict=True)
     names, codes = np.unique(np.concatenate(labels), return_inverse=True)
     # labels of one table after the other, each of at most `TOGETHER` rows or of one label
     ends = np.cumsum(np.bincount(codes, np.concatenate(counts)))
@@ -244,13 +244,13 @@ def leave_group_out_of_blocks(
     return _result_of_groups(log_share, np.concatenate(found, axis=1), names)
 
 
-def labels_within(block: Block, group: str) -> tuple[NDArray[Any], NDArray[Any]]:
+def count_labels(block: Block, group: str) -> tuple[NDArray[Any], NDArray[Any]]:
     """The labels of a block, and how many rows each has."""
     names, counts = np.unique(column(block.X, group), return_counts=True)
     return names, counts
 
 
-def rows_labelled(block: Block, group: str, labels: NDArray[Any]) -> FrameRows:
+def select_labelled(block: Block, group: str, labels: NDArray[Any]) -> FrameRows:
     """The rows of a block that have one of the labels."""
     return FrameRows.of(block.X)[np.isin(column(block.X, group), labels)]
 
@@ -259,7 +259,7 @@ def _groups_together(
     components: Sequence[PredictedComponent], problem: BlockProblem, group: str, names: NDArray[Any]
 ) -> Array:
     """log p(y_group | the others) of some groups at every value of the hyperparameters."""
-    parts = problem.blocks.each(rows_labelled, group, names)
+    parts = problem.blocks.each(select_labelled, group, names)
     table = FrameRows.of({name: np.concatenate([part[name] for part in parts]) for name in parts[0].columns})
     codes = np.searchsorted(names, column(table, group))
     members = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
@@ -305,7 +305,7 @@ def _group_out(fit: Posterior, problem: AdditiveProblem, rows: NDArray[np.int64]
     H = problem.design[rows]
     # stand-ins count from the prior mean: −½γ(x − s)² + ν(x − s) has the linear part ν + γs
     nu = nu + gamma * (H @ problem.mean)
-    (site,) = in_memory(fit.model).sites
+    (site,) = require_in_memory(fit.model).sites
     seen = Observed(H, site.potential.select(rows), count.astype(float), problem.offset[rows])
     return _evidence_left_out(fit.density, seen, (gamma, nu), _engine_of(fit))
 

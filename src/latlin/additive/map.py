@@ -19,7 +19,7 @@ from scipy import linalg, sparse
 from scipy.spatial import cKDTree
 
 from latlin.additive.expression import evaluate
-from latlin.additive.intrinsic import factorised, packed, unpacked
+from latlin.additive.intrinsic import factorise_definite, pack_matrix, unpack_matrix
 from latlin.additive.places import FieldPlace
 from latlin.additive.term import (
     Part,
@@ -150,7 +150,7 @@ class MapPart(Part):
                 np.sum(1.0 / (k2 + self.spectrum))
             )
         C = sparse.csc_array(sparse.diags_array(self.mass))
-        factor = factorised(sparse.csc_array(k2 * C + self.stiffness))
+        factor = factorise_definite(sparse.csc_array(k2 * C + self.stiffness))
         return factor.log_det, float(factor.inverse_diagonal @ self.mass)
 
     def prior(self, values: Values) -> PartPrior:
@@ -179,8 +179,8 @@ class MapPart(Part):
 
 storable_as(
     MapPart,
-    lambda part: {**{f.name: getattr(part, f.name) for f in fields(part)}, "stiffness": packed(part.stiffness)},
-    lambda stiffness, **rest: MapPart(stiffness=unpacked(**stiffness), **rest),
+    lambda part: {**{f.name: getattr(part, f.name) for f in fields(part)}, "stiffness": pack_matrix(part.stiffness)},
+    lambda stiffness, **rest: MapPart(stiffness=unpack_matrix(**stiffness), **rest),
 )
 
 

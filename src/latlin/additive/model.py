@@ -13,21 +13,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from latlin.additive import effects, learning, predict
 from latlin.additive.blocks import block_problem
-from latlin.additive.effects import Effects, checked_share, curve_rows, differences_of, effects_of, marginal_rows
-from latlin.additive.family import ObservedResponse, blank, family_of, observe
+from latlin.additive.effects import Effects, check_coverage, curve_rows, differences_of, effects_of, marginal_rows
+from latlin.additive.family import ObservedResponse, family_of, observe, observe_without_response
 from latlin.additive.fixed import FixedPart
 from latlin.additive.formula import Formula, collect_terms, read_formula
-from latlin.additive.frame import some_rows, with_column
+from latlin.additive.frame import check_n_rows, replace_column
 from latlin.additive.group import GroupPart
-from latlin.additive.loo import LeaveOneOut, left_out
+from latlin.additive.loo import LeaveOneOut, leave_out
 from latlin.additive.predict import PosteriorDraws
-from latlin.additive.problem import AdditiveProblem, make_problem, offset_of, spans_of, without_copies, without_gaps
+from latlin.additive.problem import AdditiveProblem, make_problem, merge_copies, offset_of, resolve_gaps, spans_of
 from latlin.additive.term import Part, Term
 from latlin.distributed.opening import is_large_frame
 from latlin.inference.engine import Engine
 from latlin.numerics.archive import Archived
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import mapping, whole
+from latlin.numerics.options import PerRow, Table, check_mapping, check_whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
@@ -139,7 +139,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
     # --- fitting --------------------------------------------------------------------------------
 
     def fit(
-        self, frame: Any, y: Any = None, *, missing: str = "error", graph: Any = None, checkpoint: Any = None
+        self, frame: Table, y: PerRow = None, *, missing: str = "error", graph: Any = None, checkpoint: Any = None
     ) -> Self:
         """Fit to the rows of a table.
 
@@ -158,20 +158,20 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         checkpoint : path, optional
             Fits keep their states in the files `checkpoint` and ".0", ".1", …; the same fit goes on from them.
         """
-        read, priors, family = self._read(), mapping("priors", self.priors), family_of(self.family)
+        read, priors, family = self._read(), check_mapping("priors", self.priors), family_of(self.family)
 
-        def problem_of(table: Any) -> AdditiveProblem:
+        def problem_of(table: Table) -> AdditiveProblem:
             return make_problem(read, family, table, graph, priors)
 
         if y is not None:
-            frame = with_column(frame, read.response.y, y)
+            frame = replace_column(frame, read.response.y, y)
         if missing != "error" or (self.formula and hasattr(frame, "iloc") and not is_large_frame(frame)):
             # also where nothing is dropped or filled: one message names all missing and odd cells
-            frame = without_gaps(frame, self.formula, self.response, missing)
+            frame = resolve_gaps(frame, self.formula, self.response, missing)
         if is_large_frame(frame):
             problem, frame = block_problem(read, frame, problem_of, checkpoint), None
         else:
-            problem = without_copies(problem_of(frame))
+            problem = merge_copies(problem_of(frame))
         how = (self.engine, self.hyperparameters, priors, self.random_state, self.verbose)
         learnt, posterior = learning.learn(problem, *how, checkpoint)
         self._read_, self._parts = read, problem.parts
@@ -250,7 +250,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         words = self._family.scale_words(self._read_.response.success(self.classes_) if self._family.binary else "")
         return f"; coefficients change {words}" if words else ""
 
-    def effects(self, name: str | None = None, *, coverage: float = 0.9, frame: Any = None) -> Effects:
+    def effects(self, name: str | None = None, *, coverage: float = 0.9, frame: Table = None) -> Effects:
         """Effects with central intervals, on the scale of the linear predictor.
 
         Parameters
@@ -263,18 +263,18 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         frame : table, optional
             Rows to average over, in place of the training table.
         """
-        return effects_of(self.posterior_, *self._functions(name, frame), checked_share(coverage))
+        return effects_of(self.posterior_, *self._functions(name, frame), check_coverage(coverage))
 
-    def contrasts(self, name: str, *, coverage: float = 0.9, frame: Any = None) -> Effects:
+    def contrasts(self, name: str, *, coverage: float = 0.9, frame: Table = None) -> Effects:
         """All pairwise differences between the levels of a term or of a column, with intervals; slopes with slopes."""
         rows, names = self._functions(name, frame)
         if len(names) > 200:
             raise ValueError(f"{name!r} has {len(names)} levels; contrasts are for at most 200")
         kinds = {part.label: len(part.sds) for part in self._parts if isinstance(part, GroupPart)}
         found = differences_of(rows, names, kinds.get(name, 1))
-        return effects_of(self.posterior_, *found, checked_share(coverage))
+        return effects_of(self.posterior_, *found, check_coverage(coverage))
 
-    def _functions(self, name: str | None, frame: Any) -> tuple[sparse.csr_array, list[str]]:
+    def _functions(self, name: str | None, frame: Table) -> tuple[sparse.csr_array, list[str]]:
         """Rows over all coefficients, and their names."""
         check_is_fitted(self, "posterior_")
         for part, span in zip(self._parts, spans_of(self._parts), strict=True):
@@ -312,9 +312,9 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         check_is_fitted(self, "posterior_")
         for part, span in zip(self._parts, spans_of(self._parts), strict=True):
             if part.label == name:
-                x, rows = curve_rows(part, whole("points", points, 2), level)
+                x, rows = curve_rows(part, check_whole("points", points, 2), level)
                 names = [f"{name}[{place:.6g}]" for place in x]
-                return x, effects_of(self.posterior_, self._placed(rows, span), names, checked_share(coverage))
+                return x, effects_of(self.posterior_, self._placed(rows, span), names, check_coverage(coverage))
         raise ValueError(f"name must be one of the terms {', '.join(self.term_names_)}, got {name!r}")
 
     def variance_components(self, coverage: float = 0.9) -> Effects:
@@ -326,7 +326,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         """
         check_is_fitted(self, "posterior_")
         held = (self._components, self._parts, self._family, self._average, coverage)
-        return effects.components(*held, self.hyperparameters_)
+        return effects.variance_components(*held, self.hyperparameters_)
 
     def intraclass_correlation(self, group: str | None = None) -> float:
         """The share of a group in the variance of all groups and noise: how alike two rows of one group are."""
@@ -339,17 +339,17 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
     # --- predictions ----------------------------------------------------------------------------
 
     def _predict_latents(
-        self, frame: Any, marginal: Any
+        self, frame: Table, marginal: Any
     ) -> tuple[list[predict.PredictorMoments], Array, tuple[str, ...]]:
         check_is_fitted(self, "posterior_")
-        offset = offset_of(self._read_, frame, some_rows(frame))
-        apart = predict.averaged_groups(self._parts, marginal)
-        return predict.latents(self._components, self._parts, frame, offset, apart), offset, apart
+        offset = offset_of(self._read_, frame, check_n_rows(frame))
+        apart = predict.groups_to_average(self._parts, marginal)
+        return predict.predictor_moments(self._components, self._parts, frame, offset, apart), offset, apart
 
-    def _blank(self, frame: Any) -> ObservedResponse:
-        return blank(self._read_.response, self._family, frame)
+    def _blank(self, frame: Table) -> ObservedResponse:
+        return observe_without_response(self._read_.response, self._family, frame)
 
-    def predict(self, frame: Any, *, marginal: Any = None, return_std: bool = False) -> Any:
+    def predict(self, frame: Table, *, marginal: Any = None, return_std: bool = False) -> Any:
         """The expected response of each row: of a binomial response the expected share of successes, of ordered classes
         the expected number of the class, counted from zero, of a model of a quantile (`AsymmetricLaplace`) that one.
 
@@ -367,19 +367,19 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         return (mean, np.sqrt(variance)) if return_std else mean
 
     def predict_latent(
-        self, frame: Any, *, marginal: Any = None, return_std: bool = False, return_cov: bool = False
+        self, frame: Table, *, marginal: Any = None, return_std: bool = False, return_cov: bool = False
     ) -> Any:
         """The linear predictor of each row, offsets included; with standard deviations or a covariance if wanted."""
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be True; the diagonal of cov holds the variances")
-        mean, variance = predict.pooled(parts := self._predict_latents(frame, marginal)[0])
+        mean, variance = predict.pool_moments(parts := self._predict_latents(frame, marginal)[0])
         if return_cov:
             return mean, predict.pooled_covariance(
-                self._components, self._parts, frame, parts, predict.averaged_groups(self._parts, marginal)
+                self._components, self._parts, frame, parts, predict.groups_to_average(self._parts, marginal)
             )
         return (mean, np.sqrt(variance)) if return_std else mean
 
-    def predict_proba(self, frame: Any, *, marginal: Any = None) -> Array:
+    def predict_proba(self, frame: Table, *, marginal: Any = None) -> Array:
         """Probabilities of the classes, one row each, in the order of `classes_`; for binary and ordered families."""
         check_is_fitted(self, "posterior_")
         if not (self._family.binary or self._family.ordered):
@@ -391,7 +391,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         return np.column_stack([1.0 - p, p])
 
     def predict_interval(
-        self, frame: Any, coverage: float = 0.9, *, marginal: Any = None, random_state: RandomState = None
+        self, frame: Table, coverage: float = 0.9, *, marginal: Any = None, random_state: RandomState = None
     ) -> Array:
         """Ends of intervals of new observations, of shape (rows, 2).
 
@@ -399,7 +399,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         response has quantiles in closed form; those of others are of 4,000 draws.
         """
         check_is_fitted(self, "posterior_")
-        q = 0.5 + 0.5 * np.array([-1.0, 1.0]) * checked_share(coverage)
+        q = 0.5 + 0.5 * np.array([-1.0, 1.0]) * check_coverage(coverage)
         if self._family.template.gaussian and self._family.link == "identity":
             parts = self._predict_latents(frame, marginal)[0]
             return effects.gaussian_quantiles(parts, self._family, self._blank(frame), q).T
@@ -407,35 +407,35 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         return predict.interval_of_draws(draws, coverage, self._family).T
 
     def sample_predictive(
-        self, frame: Any, count: int = 1000, *, marginal: Any = None, random_state: RandomState = None
+        self, frame: Table, count: int = 1000, *, marginal: Any = None, random_state: RandomState = None
     ) -> Array:
         """Draws of new observations of all rows together, of shape (count, rows)."""
         check_is_fitted(self, "posterior_")
         rng = generator(self.random_state if random_state is None else random_state)
         offset, apart = (
-            offset_of(self._read_, frame, some_rows(frame)),
-            predict.averaged_groups(self._parts, marginal),
+            offset_of(self._read_, frame, check_n_rows(frame)),
+            predict.groups_to_average(self._parts, marginal),
         )
         held = (self._components, self._parts, frame, offset)
-        draws = predict.draw_predictors(*held, whole("count", count, 1), rng, apart)
+        draws = predict.draw_predictors(*held, check_whole("count", count, 1), rng, apart)
         return predict.draw_responses(draws, self._family, self._blank(frame), rng)
 
-    def log_predictive_density(self, frame: Any, *, marginal: Any = None) -> Array:
+    def log_predictive_density(self, frame: Table, *, marginal: Any = None) -> Array:
         """The log predictive density of each row's own response."""
         parts, _, _ = self._predict_latents(frame, marginal)
         observed = observe(self._read_.response, self._family, frame, self.classes_)
         return predict.log_density(parts, self._family, observed)
 
-    def quantile_residuals(self, frame: Any, *, marginal: Any = None, random_state: RandomState = 0) -> Array:
+    def quantile_residuals(self, frame: Table, *, marginal: Any = None, random_state: RandomState = 0) -> Array:
         """Randomised quantile residuals of each row's own response: standard normal if the model is right."""
         parts, rng = self._predict_latents(frame, marginal)[0], generator(random_state)
         observed = observe(self._read_.response, self._family, frame, self.classes_)
-        return residuals_of(predict.transforms(parts, self._family, observed, rng))
+        return residuals_of(predict.integral_transforms(parts, self._family, observed, rng))
 
-    def score(self, frame: Any, y: Any = None) -> float:
+    def score(self, frame: Table, y: PerRow = None) -> float:
         """The mean log predictive density of the rows' own responses; larger is better."""
         check_is_fitted(self, "posterior_")
-        rows = frame if y is None else with_column(frame, self._read_.response.y, y)
+        rows = frame if y is None else replace_column(frame, self._read_.response.y, y)
         return float(np.mean(self.log_predictive_density(rows)))
 
     def loo(self, group: str | None = None) -> LeaveOneOut:
@@ -447,4 +447,4 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
             A column: leave out all rows of a label at a time.
         """
         check_is_fitted(self, "posterior_")
-        return left_out(self._components, self._fits, getattr(self, "_problem_", None), self._frame, group)
+        return leave_out(self._components, self._fits, getattr(self, "_problem_", None), self._frame, group)

@@ -206,7 +206,7 @@ def indicator(codes: NDArray[np.int64], count: int, values: Array | None = None)
     return sparse.csr_array((data, *narrow), shape=(len(codes), count))
 
 
-def side_by_side(blocks: Sequence[sparse.csr_array]) -> sparse.csr_array:
+def join_columns(blocks: Sequence[sparse.csr_array]) -> sparse.csr_array:
     """Blocks of columns as one matrix; quickly where every row of a block has as many entries as the others."""
     n, starts = blocks[0].shape[0], np.cumsum([0, *(block.shape[1] for block in blocks)])
     widths = [block.nnz // max(n, 1) for block in blocks]

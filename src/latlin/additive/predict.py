@@ -19,7 +19,7 @@ from latlin.additive.term import Part
 from latlin.densities.density import Mixture
 from latlin.diagnostics.inference_data import inference_data
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import whole
+from latlin.numerics.options import check_whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.averaged import AveragedPredictive
 from latlin.potentials.base import Potential
@@ -47,7 +47,7 @@ class PosteriorDraws:
         """
         check_is_fitted(self, "posterior_")
         rng = generator(self.random_state if random_state is None else random_state)
-        return np.asarray(self.posterior_.sample(whole("n_samples", n_samples, 1), rng))
+        return np.asarray(self.posterior_.sample(check_whole("n_samples", n_samples, 1), rng))
 
     def to_arviz(self, n_samples: int = 1000, random_state: RandomState = None) -> Any:
         """Draws as an `arviz.InferenceData` (of ArviZ 1, a `DataTree`), in the units of the table.
@@ -58,7 +58,7 @@ class PosteriorDraws:
         """
         check_is_fitted(self, "posterior_")
         rng = generator(self.random_state if random_state is None else random_state)
-        count = whole("n_samples", n_samples, 1)
+        count = check_whole("n_samples", n_samples, 1)
         shares = np.array([component.share for component in self._components])
         chosen = np.sort(rng.choice(len(shares), count, p=shares / shares.sum()))
         w = np.concatenate(
@@ -133,7 +133,7 @@ class PredictorMoments(NamedTuple):
     variance: Array
 
 
-def latents(
+def predictor_moments(
     components: Sequence[PredictedComponent],
     parts: tuple[Part, ...],
     frame: Any,
@@ -152,7 +152,7 @@ def latents(
     return found
 
 
-def pooled(parts: Sequence[PredictorMoments]) -> tuple[Array, Array]:
+def pool_moments(parts: Sequence[PredictorMoments]) -> tuple[Array, Array]:
     """Mean and variance of a mixture."""
     mean = sum(part.share * part.mean for part in parts)
     variance = sum(part.share * (part.variance + (part.mean - mean) ** 2) for part in parts)
@@ -167,7 +167,7 @@ def pooled_covariance(
     apart: tuple[str, ...] = (),
 ) -> Array:
     """Covariance of the linear predictors of rows, averaged over the hyperparameters."""
-    mean, _ = pooled(at)
+    mean, _ = pool_moments(at)
     total = np.zeros((len(mean), len(mean)))
     for (share, values, density), here in zip(components, at, strict=True):
         design, fresh = rows_of(parts, frame, values, apart)
@@ -186,12 +186,12 @@ def response_moments(
     Of a model of a quantile, those of the quantile.
     """
     if family.of_quantiles:
-        return pooled(parts)
+        return pool_moments(parts)
     found = []
     for part in parts:
         new = family.potential(blank, part.values).predictive(part.mean, part.variance)
         found.append(part._replace(mean=np.asarray(new.mean), variance=np.asarray(new.variance)))
-    mean, variance = pooled(found)
+    mean, variance = pool_moments(found)
     return (mean, variance) if blank.trials is None else (mean / blank.trials, variance / blank.trials**2)
 
 
@@ -210,7 +210,7 @@ def log_density(parts: Sequence[PredictorMoments], family: ResponseFamily, obser
     return np.asarray(logsumexp(np.stack(logs), axis=0))
 
 
-def transforms(
+def integral_transforms(
     parts: Sequence[PredictorMoments], family: ResponseFamily, observed: ObservedResponse, rng: np.random.Generator
 ) -> Array:
     """Probability integral transforms of the rows' own observations: even on (0, 1) if the model is right."""
@@ -275,7 +275,7 @@ def interval_of_draws(draws: Array, coverage: float, family: ResponseFamily) -> 
     )
 
 
-def averaged_groups(parts: Sequence[Part], marginal: Any) -> tuple[str, ...]:
+def groups_to_average(parts: Sequence[Part], marginal: Any) -> tuple[str, ...]:
     """Labels of the groups to average over: none, all of them (True), or those that are named."""
     groups = tuple(part.label for part in parts if isinstance(part, GroupPart))
     if marginal is None or marginal is False:

@@ -16,8 +16,8 @@ from latlin.additive.expression import evaluate
 from latlin.additive.family import LearntParameter, ObservedResponse, ResponseFamily, observe
 from latlin.additive.fixed import Fixed
 from latlin.additive.formula import Formula
-from latlin.additive.frame import column, names_of_columns, some_rows
-from latlin.additive.places import side_by_side
+from latlin.additive.frame import check_n_rows, column, names_of_columns
+from latlin.additive.places import join_columns
 from latlin.additive.term import Part, PredictorRows, Slope, Surroundings, Values
 from latlin.datasets.gaps import fill_formula
 from latlin.datasets.table import need_pandas
@@ -182,7 +182,7 @@ class AdditiveProblem:
         """
         priors = [part.prior(values) for part in self.parts]
         log_det = 2.0 * sum(prior.log_normaliser for prior in priors) + self._rank * LOG_2PI
-        return beside([prior.precision for prior in priors]), float(log_det)
+        return block_diagonal([prior.precision for prior in priors]), float(log_det)
 
     def fit(self, values: Values, engine: str | Engine, start: Posterior | None, checkpoint: Any = None) -> Posterior:
         """The posterior at given hyperparameters."""
@@ -298,7 +298,7 @@ def make_problem(
     if not family.ordered:
         with naming_rows():
             family.potential(observed, {})
-    offset = offset_of(read, frame, some_rows(frame))
+    offset = offset_of(read, frame, check_n_rows(frame))
     unit = family.unit(observed, offset)
     around = Surroundings(unit, family.centre(observed, offset), graph, priors)
     fixed = tuple(term.prepare(frame, around) for term in read.terms if isinstance(term, Fixed))
@@ -321,7 +321,7 @@ def _other(y: Array) -> float:
     return float(y[np.argmin(np.isin(y, (-1.0, 0.0, 1.0)))])
 
 
-def without_copies(problem: AdditiveProblem) -> AdditiveProblem:
+def merge_copies(problem: AdditiveProblem) -> AdditiveProblem:
     """Equal rows (of design, offset and observation) as one row with a weight, where that saves a third of the rows."""
     observed = problem.observed
     if observed.weight is not None or observed.se is not None:
@@ -398,12 +398,12 @@ def spans_of(parts: tuple[Part, ...]) -> tuple[slice, ...]:
 def rows_of(parts: tuple[Part, ...], frame: Any, values: Values, apart: tuple[str, ...] = ()) -> PredictorRows:
     """Rows of a table over the coefficients of all parts; parts named in `apart` as if nothing of them was seen."""
     found = [part.apart(frame, values) if part.label in apart else part.rows(frame, values) for part in parts]
-    design = side_by_side([rows.design for rows in found])
+    design = join_columns([rows.design for rows in found])
     fresh = [rows.fresh for rows in found if rows.fresh is not None]
     return PredictorRows(design, sparse.csr_array(sparse.hstack(fresh, format="csr")) if fresh else None)
 
 
-def beside(blocks: list[sparse.csc_array]) -> sparse.csc_array:
+def block_diagonal(blocks: list[sparse.csc_array]) -> sparse.csc_array:
     """Blocks on the diagonal of one matrix; by hand, since this is done for every value of the hyperparameters."""
     size = np.cumsum([0, *(block.shape[0] for block in blocks)])
     count = np.cumsum([0, *(block.nnz for block in blocks)])
@@ -436,7 +436,7 @@ def refuse_unknown_priors(given: Mapping[str, Any], problem: AdditiveProblem) ->
         raise ValueError(f"priors has {unknown[0]!r}, which is none of {', '.join(sorted(names))}")
 
 
-def without_gaps(frame: Any, formula: str | None, response: str | None, missing: str) -> Any:
+def resolve_gaps(frame: Any, formula: str | None, response: str | None, missing: str) -> Any:
     """The columns of a formula, or all where there is none, with missing cells dropped or filled."""
     if is_large_frame(frame):
         raise ValueError(f"missing={missing!r} is for a table in memory: drop or fill the rows in their blocks")

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from latlin.additive.by import by_level
+from latlin.additive.by import vary_field
 from latlin.additive.expression import evaluate
-from latlin.additive.intrinsic import IntrinsicPart, scaled
+from latlin.additive.intrinsic import IntrinsicPart, scale_structure
 from latlin.additive.places import Line, runs_of, square_root
 from latlin.additive.term import COEFFICIENT_SCALE, Part, PredictorRows, Surroundings, Term, Values, standard_deviation
 from latlin.numerics.arrays import Array
@@ -69,7 +69,7 @@ class RandomWalk(Term):
         return f"rw{self.order}({self.column})"
 
     def prepare(self, frame: Any, around: Surroundings) -> Part:
-        return by_level(self.by, frame, around, self._field)
+        return vary_field(self.by, frame, around, self._field)
 
     def _field(self, frame: Any, around: Surroundings) -> Part:
         nodes = grid(evaluate(self.column, frame), self.label, 3 if self.order == 2 or self.cyclic else 2)
@@ -77,7 +77,7 @@ class RandomWalk(Term):
         period = float(nodes[-1] - nodes[0] + gaps.mean()) if self.cyclic else None
         unit = np.append(gaps, gaps.mean()) / gaps.mean() if self.cyclic else gaps / gaps.mean()
         differences = _differences(unit, self.order, self.cyclic)
-        structure = scaled(differences.T @ differences, _null(nodes, self.order, self.cyclic))
+        structure = scale_structure(differences.T @ differences, _null(nodes, self.order, self.cyclic))
         has_slope = self.order == 2 and not self.cyclic
         trends = ((nodes - nodes.mean()) / nodes.std())[None, :] if has_slope else np.zeros((0, len(nodes)))
         return RandomWalkPart(

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from latlin.additive.by import by_level
+from latlin.additive.by import vary_field
 from latlin.additive.expression import evaluate
-from latlin.additive.intrinsic import IntrinsicPart, scaled
+from latlin.additive.intrinsic import IntrinsicPart, scale_structure
 from latlin.additive.places import Line
 from latlin.additive.random_walk import grid, steps_beyond
 from latlin.additive.term import COEFFICIENT_SCALE, Part, PredictorRows, Surroundings, Term, Values, standard_deviation
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import whole
+from latlin.numerics.options import check_whole
 from latlin.numerics.stored import storable
 
 
@@ -53,14 +53,14 @@ class Seasonal(Term):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole("period", self.period, 2)
+        check_whole("period", self.period, 2)
 
     @property
     def label(self) -> str:
         return f"seasonal({self.column})"
 
     def prepare(self, frame: Any, around: Surroundings) -> Part:
-        return by_level(self.by, frame, around, self._field)
+        return vary_field(self.by, frame, around, self._field)
 
     def _field(self, frame: Any, around: Surroundings) -> Part:
         nodes = grid(evaluate(self.column, frame), self.label, 2)
@@ -75,7 +75,7 @@ class Seasonal(Term):
         return SeasonalPart(
             self.label,
             Line(self.column, nodes),
-            scaled(sparse.csr_array(sums.T @ sums), patterns),
+            scale_structure(sparse.csr_array(sums.T @ sums), patterns),
             patterns,
             tuple(f"pattern{k}" for k in range(1, p)),
             COEFFICIENT_SCALE * around.unit,
@@ -97,7 +97,7 @@ class SeasonalPart(IntrinsicPart):
     period: int
 
     def check_stored(self) -> None:
-        whole("period", self.period, 2)
+        check_whole("period", self.period, 2)
 
     def rows(self, frame: Any, values: Values) -> PredictorRows:
         x, line = self.place.values(frame), self.place

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 from scipy.special import gammainc
 
-from latlin.additive.by import by_level
+from latlin.additive.by import vary_field
 from latlin.additive.expression import evaluate
 from latlin.additive.places import check_nodes, runs_of, square_root
 from latlin.additive.term import (
@@ -81,7 +81,7 @@ class Smooth(Term):
         return f"gp({self.column})"
 
     def prepare(self, frame: Any, around: Surroundings) -> Part:
-        return by_level(self.by, frame, around, self._field)
+        return vary_field(self.by, frame, around, self._field)
 
     def _field(self, frame: Any, around: Surroundings) -> Part:
         states = SMOOTHNESS[self.smoothness]

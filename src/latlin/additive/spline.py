@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from latlin.additive.by import by_level
+from latlin.additive.by import vary_field
 from latlin.additive.expression import evaluate
-from latlin.additive.intrinsic import IntrinsicPart, scaled
+from latlin.additive.intrinsic import IntrinsicPart, scale_structure
 from latlin.additive.places import Splines, Tensor
 from latlin.additive.term import COEFFICIENT_SCALE, Part, Surroundings, Term, standard_deviation
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import whole
+from latlin.numerics.options import check_whole
 from latlin.numerics.stored import storable
 
 #: basis functions of a curve at most, and of each column of a surface
@@ -59,7 +59,7 @@ class Spline(Term):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.count is not None:
-            whole("count", self.count, 5)
+            check_whole("count", self.count, 5)
             if self.count > (MOST_FUNCTIONS if isinstance(self.column, str) else MOST_PER_SIDE):
                 raise ValueError(
                     f"count must be at most {MOST_FUNCTIONS}, or {MOST_PER_SIDE} per column, got {self.count}"
@@ -73,7 +73,7 @@ class Spline(Term):
         return f"s({self.column})" if isinstance(self.column, str) else f"s({', '.join(self.column)})"
 
     def prepare(self, frame: Any, around: Surroundings) -> Part:
-        return by_level(self.by, frame, around, self._curve if isinstance(self.column, str) else self._surface)
+        return vary_field(self.by, frame, around, self._curve if isinstance(self.column, str) else self._surface)
 
     def _curve(self, frame: Any, around: Surroundings) -> IntrinsicPart:
         assert isinstance(self.column, str)
@@ -86,7 +86,7 @@ class Spline(Term):
         return IntrinsicPart(
             self.label,
             place,
-            scaled(_penalty(place.count, self.cyclic), null, place.weights(_grid(place))),
+            scale_structure(_penalty(place.count, self.cyclic), null, place.weights(_grid(place))),
             np.zeros((0, place.count)) if self.cyclic else trend[None, :],
             () if self.cyclic else ("slope",),
             COEFFICIENT_SCALE * around.unit,
@@ -108,7 +108,7 @@ class Spline(Term):
         return IntrinsicPart(
             self.label,
             place,
-            scaled(penalty, np.vstack([np.ones(a.count * b.count), free]), corner),
+            scale_structure(penalty, np.vstack([np.ones(a.count * b.count), free]), corner),
             np.stack([line / _spread(rows @ line) for line in free]),
             ("slope1", "slope2", "twist"),
             COEFFICIENT_SCALE * around.unit,

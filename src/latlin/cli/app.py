@@ -47,12 +47,12 @@ from latlin.cli.options import (
     TargetName,
     Time,
     Trials,
+    load_table,
     names_of,
     read_file,
-    read_shown,
-    split,
+    split_list,
 )
-from latlin.cli.screen import one_sentence, plain, plain_lines, screen, steps
+from latlin.cli.screen import mask_controls, mask_lines, report_errors, screen, show_steps
 from latlin.version import __version__
 
 if TYPE_CHECKING:
@@ -114,9 +114,9 @@ def fit(
     """Fit a regression, a classification or a hierarchical model to a table, and write it to a file."""
     given = dict(locals())
     target = target if formula else _needed(target)
-    with one_sentence(debug):
-        with steps("Loading", 1, quiet):
-            from latlin.cli.models import Fitting, checked_folds, fit_model, scale_of
+    with report_errors(debug):
+        with show_steps("Loading", 1, quiet):
+            from latlin.cli.models import Fitting, check_folds, fit_model, scale_of
             from latlin.cli.prepare import prepare
             from latlin.numerics.atomic import check_place
 
@@ -126,14 +126,14 @@ def fit(
             from latlin.cli.formula import FormulaOptions, fit_formula
 
             ways = (_stated(given, family), FormulaOptions(engine, graph, draws, hyperparameters))
-            fit_formula(read_shown(quiet, *place), formula, *ways, out, screen(), quiet)
+            fit_formula(load_table(quiet, *place), formula, *ways, out, screen(), quiet)
             return
         levelling, others, kinds = (coding, reference), (exposure, trials, event, quantile), (dates, numbers, decimal)
         choices = _choices(target, family, missing, drop, categorical, levels, levelling, others, kinds)
-        folds_of_table = 5 if folds is None else checked_folds(folds)
+        folds_of_table = 5 if folds is None else check_folds(folds)
         how = Fitting(engine, scale_of(prior_scale), folds_of_table, quiet or verbose, verbose, draws, hyperparameters)
         if _in_memory(data, scheduler, frequency):
-            model = fit_model(prepare(read_shown(quiet, *place), choices, _answer(), quiet), how)
+            model = fit_model(prepare(load_table(quiet, *place), choices, _answer(), quiet), how)
         else:
             from latlin.cli.models import fit_blocks
             from latlin.cli.options import compute_with
@@ -162,16 +162,16 @@ def predict(
     debug: Debug = False,
 ) -> None:
     """Predict the rows of a table, with intervals."""
-    with one_sentence(debug):
-        with steps("Loading", 1):
-            from latlin.cli.formula import additive_of, predict_formula
+    with report_errors(debug):
+        with show_steps("Loading", 1):
+            from latlin.cli.formula import load_additive, predict_formula
             from latlin.cli.models import load_model
         from latlin.cli.predict import predict_files
-        from latlin.datasets.table import appending, guard_text, table_files
+        from latlin.datasets.table import append_rows, guard_text, table_files
 
-        reading = {"sep": sep, "decimal": decimal, "missing_values": split(missing_values)}
+        reading = {"sep": sep, "decimal": decimal, "missing_values": split_list(missing_values)}
         asking = PredictionOptions(interval, missing, keep, reading)
-        if (additive := additive_of(model)) is not None:
+        if (additive := load_additive(model)) is not None:
             rows = predict_formula(additive, read_file(data, sep, decimal, missing_values), asking)
             if out is None:
                 _printing()(guard_text(rows) if safe_csv else rows)
@@ -183,9 +183,9 @@ def predict(
             write = _printing()
             predict_files(*given, (lambda rows: write(guard_text(rows))) if safe_csv else write)
             return
-        with steps("Predicting", 1), appending(out) as add:
+        with show_steps("Predicting", 1), append_rows(out) as add:
             count = predict_files(*given, (lambda rows: add(guard_text(rows))) if safe_csv else add)
-        screen().print(f"Saved {count} predictions to {plain(out)}")
+        screen().print(f"Saved {count} predictions to {mask_controls(out)}")
 
 
 @app.command(cls=CommandWithFlags)
@@ -224,10 +224,10 @@ def compare(
     """Compare families and engines, or formulas, by how well they predict held-out rows, and by their evidence."""
     given = dict(locals())
     target = target if formula else _needed(target)
-    with one_sentence(debug):
-        with steps("Loading", 1, quiet):
+    with report_errors(debug):
+        with show_steps("Loading", 1, quiet):
             from latlin.cli.compare import ComparisonOptions, compare_blocks, compare_table, tell_comparison
-            from latlin.cli.models import checked_folds, scale_of
+            from latlin.cli.models import check_folds, scale_of
             from latlin.datasets.table import table_ending
             from latlin.numerics.atomic import check_place
 
@@ -238,13 +238,13 @@ def compare(
             from latlin.cli.formula import FormulaOptions, compare_formulas
 
             stated, ways = _stated(given | {"folds": None}, family or "auto"), FormulaOptions(engine or "auto", graph)
-            return _write_rows(out, compare_formulas(read_shown(quiet, *place), formula, stated, ways, screen(), quiet))
-        families, engines = split(family), split(engine)
+            return _write_rows(out, compare_formulas(load_table(quiet, *place), formula, stated, ways, screen(), quiet))
+        families, engines = split_list(family), split_list(engine)
         levelling, others, kinds = (coding, reference), (exposure, trials, event, quantile), (dates, numbers, decimal)
         choices = _choices(target, [*families, "auto"][0], missing, drop, categorical, levels, levelling, others, kinds)
-        how = ComparisonOptions(families, engines, scale_of(prior_scale), checked_folds(folds), quiet, group, time)
+        how = ComparisonOptions(families, engines, scale_of(prior_scale), check_folds(folds), quiet, group, time)
         if _in_memory(data, scheduler, frequency):
-            found = compare_table(read_shown(quiet, *place), choices, how, _answer())
+            found = compare_table(load_table(quiet, *place), choices, how, _answer())
         else:
             from latlin.cli.options import compute_with
 
@@ -262,19 +262,19 @@ def report(
     debug: Debug = False,
 ) -> None:
     """Write one HTML page about a model: no network, no script, for screens, phones and paper."""
-    with one_sentence(debug):
-        from latlin.cli.formula import additive_of, report_formula
+    with report_errors(debug):
+        from latlin.cli.formula import load_additive, report_formula
         from latlin.cli.models import load_model
         from latlin.numerics.atomic import write_text
         from latlin.report.sections import render
 
-        if (additive := additive_of(model)) is not None:
+        if (additive := load_additive(model)) is not None:
             write_text(out, report_formula(additive, title))
-            screen().print(f"Saved {plain(out)}")
+            screen().print(f"Saved {mask_controls(out)}")
             return
         facts = load_model(model).facts
         write_text(out, render(facts if title is None else facts.with_(title=title)))
-        screen().print(f"Saved {plain(out)}")
+        screen().print(f"Saved {mask_controls(out)}")
 
 
 @app.command(cls=CommandWithFlags)
@@ -286,17 +286,17 @@ def summary(
     debug: Debug = False,
 ) -> None:
     """Print the coefficients of a model with their intervals, all of them."""
-    with one_sentence(debug):
-        from latlin.cli.formula import additive_of
-        from latlin.cli.models import checked_interval, load_model
+    with report_errors(debug):
+        from latlin.cli.formula import load_additive
+        from latlin.cli.models import check_interval, load_model
         from latlin.cli.tell import tell
 
-        if (additive := additive_of(model)) is not None:
-            found = additive.estimator.summary(checked_interval(interval))
-            screen().print(plain_lines("\n".join([*additive.facts.conclusion(), repr(found)])))
+        if (additive := load_additive(model)) is not None:
+            found = additive.estimator.summary(check_interval(interval))
+            screen().print(mask_lines("\n".join([*additive.facts.conclusion(), repr(found)])))
             return _write_rows(out, found.rows)
         loaded = load_model(model)
-        rows = loaded.estimator.summary(checked_interval(interval)).rows
+        rows = loaded.estimator.summary(check_interval(interval)).rows
         effects = {row["name"]: row["effect"] for row in loaded.facts.coefficients}
         shown = [{**row, "effect": effects.get(row["name"], 1.0)} for row in rows]
         tell(loaded.facts.with_(coefficients=shown, coverage=interval), screen(), most=len(shown))
@@ -314,7 +314,7 @@ def demo(
     debug: Debug = False,
 ) -> None:
     """The tour in a minute: fit real data, compare engines, write a report, and pool counties with few houses."""
-    with one_sentence(debug):
+    with report_errors(debug):
         from latlin.cli.demo import run_demo
 
         run_demo(_folder(out), screen())
@@ -333,10 +333,11 @@ def _save_and_tell(model: FittedModel, path: Path, quiet: bool) -> None:
     from latlin.cli.models import save_model
     from latlin.cli.tell import tell
 
-    with steps("Writing", 1, quiet):
+    with show_steps("Writing", 1, quiet):
         save_model(path, model)
     tell(model.facts, screen())
-    screen().print(f"\nSaved {plain(path)}. Next: latlin report {plain(path)}, or latlin predict {plain(path)} new.csv")
+    saved = mask_controls(path)
+    screen().print(f"\nSaved {saved}. Next: latlin report {saved}, or latlin predict {saved} new.csv")
 
 
 def _needed(target: str) -> str:
@@ -361,7 +362,7 @@ def _choices(
 
     (coding, reference), (dates, numbers, decimal) = levelling, kinds
     references = Levelling(coding, _references(reference))
-    columns = (names_of(drop), names_of(categorical), ordered := tuple(split(levels)), references)
+    columns = (names_of(drop), names_of(categorical), ordered := tuple(split_list(levels)), references)
     # who orders three levels or more has said that the target is ordinal
     family = "ordinal" if family == "auto" and len(ordered) > 2 else family
     family = "quantile" if family == "auto" and others[-1] is not None else family
@@ -387,7 +388,7 @@ def _stated(given: dict[str, Any], family: str) -> Any:
 
 def _references(given: list[str] | None) -> dict[str, str]:
     """The level that others are compared with, by column."""
-    return dict(_pair(part) for words in given or () for part in split(words))
+    return dict(_pair(part) for words in given or () for part in split_list(words))
 
 
 def _pair(words: str) -> tuple[str, str]:
@@ -427,7 +428,7 @@ def _somebody_is_there() -> bool:
 
 def _ask(guess: Any) -> str:
     """Let the person at the terminal say which family it is."""
-    question = f"{plain(guess.reason)}. Which family, {' or '.join(guess.choices)}?"
+    question = f"{mask_controls(guess.reason)}. Which family, {' or '.join(guess.choices)}?"
     answer = str(typer.prompt(question, default=guess.choices[0])).strip()
     if answer not in guess.choices:
         raise ValueError(f"the family must be {' or '.join(guess.choices)}, got {answer!r}")
@@ -442,4 +443,4 @@ def _write_rows(path: Path | None, rows: list[dict[str, Any]], safe_csv: bool = 
 
     frame = need_pandas().DataFrame(rows)
     write_table(path, guard_text(frame) if safe_csv else frame)
-    screen().print(f"Saved {plain(path)}")
+    screen().print(f"Saved {mask_controls(path)}")

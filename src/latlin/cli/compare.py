@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.console import Console
 
-from latlin.cli.file_rows import describe_rows, look_at, measure_spreads
-from latlin.cli.models import JOINT, checked_engine, make_estimator
+from latlin.cli.file_rows import describe_rows, learn_files, measure_spreads
+from latlin.cli.models import JOINT, check_engine, make_estimator
 from latlin.cli.prepare import Choices, Prepared, prepare
-from latlin.cli.screen import decimal, plain, steps, table
-from latlin.datasets.columns import listed
+from latlin.cli.screen import format_number, mask_controls, show_steps, table
+from latlin.datasets.columns import join_names
 from latlin.datasets.table import Frame, need_pandas
 from latlin.datasets.target import KINDS, LABELLED, Guess, Target, kind_of
 from latlin.diagnostics.model_checks import Check, ModelChecks
@@ -73,7 +73,7 @@ def list_candidates(
 ) -> list[Candidate]:
     """Families that suit the target, each by the engines given, or else the usual ones; the linear family is exact."""
     for engine in engines:
-        checked_engine(engine)
+        check_engine(engine)
     suited = rivals_of(target.family)
     chosen = families or USUAL.get(kind_of(target.family), [name for name in suited if name not in JOINT])
     for family in chosen:
@@ -149,7 +149,7 @@ def _split_table(
         raise ValueError("group and time exclude each other: name one of them")
     by = how.group or how.time
     if by and by not in frame.columns:
-        raise ValueError(f"the table has no column {by!r}; it has {listed(frame.columns)}")
+        raise ValueError(f"the table has no column {by!r}; it has {join_names(frame.columns)}")
     if by == choices.target:
         raise ValueError(f"the target {by!r} cannot be the column by which rows are held out")
     rows = prepare(frame, choices._replace(drop=(*choices.drop, by)) if by else choices, ask)
@@ -188,7 +188,7 @@ def compare_blocks(
     pattern: str, choices: Choices, how: ComparisonOptions, ask: Callable[[Guess], str]
 ) -> RankedCandidates:
     """All candidates on the rows of many files."""
-    rows = look_at(pattern, choices, ask)
+    rows = learn_files(pattern, choices, ask)
     lines = list_candidates(rows.target, how.families, how.engines, BLOCK_ENGINES)
     compared, cautions = _compared(ComparedRows(rows.X, rows.y, how.prior_scale, how.folds), lines, how.quiet)
     count, _ = measure_spreads(rows)
@@ -198,7 +198,7 @@ def compare_blocks(
 def tell_comparison(found: RankedCandidates, folds: int, console: Console) -> None:
     """The table, in a terminal."""
     for note in found.notes:
-        console.print(plain(note))
+        console.print(mask_controls(note))
     held_out = (
         f"held out: log predictive density per row, {folds} folds, best first; differences to the best, row by row"
     )
@@ -208,19 +208,19 @@ def tell_comparison(found: RankedCandidates, folds: int, console: Console) -> No
     if tied:
         console.print(f"\nA tie with the best, within {TIE:g} standard errors: {', '.join(tied)}.")
     for words in found.cautions:
-        console.print(f"\nBe careful. {plain(words)}")
+        console.print(f"\nBe careful. {mask_controls(words)}")
 
 
 def _compared(trial: ComparedRows, lines: Sequence[Candidate], quiet: bool) -> tuple[list[dict[str, Any]], list[str]]:
     """The candidates, one that does not apply with its reason, and what they found of features that say too much."""
     rows = []
-    with steps("Comparing", len(lines), quiet) as advance:
+    with show_steps("Comparing", len(lines), quiet) as advance:
         for line in lines:
             rows.append(_row(trial, line))
             advance()
     cautions = dict.fromkeys(words for row in rows for words in row.pop("cautions", ()))
     apart = _unlike_evidences(rows)
-    return paired(ranked(rows)), [*cautions, *apart]
+    return compare_to_best(rank_rows(rows)), [*cautions, *apart]
 
 
 def _unlike_evidences(rows: list[dict[str, Any]]) -> list[str]:
@@ -270,7 +270,7 @@ def _scores(density: Array) -> dict[str, Any]:
     return {"held out": float(seen.mean()), "±": float(seen.std(ddof=1) / np.sqrt(len(seen))), "rows": density}
 
 
-def paired(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def compare_to_best(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Differences to the best row by row, so that what makes rows hard to predict cancels; ties are called ties."""
     densities = [row.pop("rows", None) for row in rows]
     best = densities[0] if densities else None
@@ -288,7 +288,7 @@ def _total(values: Any) -> float:
     return float(values.sum()) if hasattr(values, "sum") else float(values)
 
 
-def ranked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def rank_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Best held-out density first, or best evidence where nothing was held out; those that do not apply last."""
     return sorted(rows, key=lambda row: (row["kind"] is None, row["held out"] is None, -_score(row)))
 
@@ -302,4 +302,4 @@ def format_row(row: dict[str, Any]) -> list[str]:
     """A line as people read it."""
     forms = {"log evidence": ".3f", "seconds": ".2f"}
     forms |= dict.fromkeys(("held out", "±", "difference", "its ±"), ".4f")
-    return [decimal(row[name], forms[name]) if name in forms else str(row[name] or "") for name in HEADINGS]
+    return [format_number(row[name], forms[name]) if name in forms else str(row[name] or "") for name in HEADINGS]

@@ -11,11 +11,11 @@ from rich.console import Console
 
 from latlin.cli.models import Fitting, fit_model, make_estimator, save_model
 from latlin.cli.prepare import Choices, Prepared, prepare
-from latlin.cli.screen import decimal, steps, table
+from latlin.cli.screen import format_number, show_steps, table
 from latlin.cli.tell import tell_assessment, tell_coefficients
 from latlin.datasets.bundled import load_dataset
 from latlin.datasets.table import need_pandas, read_table, write_table
-from latlin.numerics.atomic import replacing, write_text
+from latlin.numerics.atomic import replace_file, write_text
 from latlin.report.facts import Facts
 from latlin.report.sections import render
 
@@ -71,7 +71,7 @@ def run_demo(folder: Path, console: Console) -> None:
 
 def compile_engines(prepared: Prepared) -> None:
     """Run every engine on a few rows, so that the seconds below are those of the work and not of the compiler."""
-    with steps("Compiling, the first time only", len(ENGINES)) as advance:
+    with show_steps("Compiling, the first time only", len(ENGINES)) as advance:
         for engine in ENGINES:
             make_estimator(prepared.target, engine, 1.0).fit(prepared.X[:60], prepared.y[:60])
             advance()
@@ -81,7 +81,7 @@ def compare_engines(prepared: Prepared, prior_scale: float) -> list[dict[str, An
     """Every engine on the same splits of the rows: what it says, and how it predicts the rest, on average."""
     orders = [np.random.default_rng(split).permutation(len(prepared.y)) for split in range(SPLITS)]
     lines = []
-    with steps("Comparing the engines", len(ENGINES)) as advance:
+    with show_steps("Comparing the engines", len(ENGINES)) as advance:
         for engine in ENGINES:
             found = [try_engine(prepared, engine, prior_scale, order[:FEW], order[FEW:]) for order in orders]
             evidence, seconds, density, brier = np.mean([values for values, _ in found], axis=0).tolist()
@@ -109,7 +109,7 @@ def try_engine(
 def format_row(row: dict[str, Any]) -> list[str]:
     """Numbers as people read them; what does not exist is a dash."""
     forms = {"log evidence": ".2f", "seconds": ".3f", "held-out log p": ".4f", "Brier": ".4f"}
-    return [decimal(row[name], forms[name]) if name in forms else str(row[name]) for name in COLUMNS]
+    return [format_number(row[name], forms[name]) if name in forms else str(row[name]) for name in COLUMNS]
 
 
 def draw(path: Path, facts: Facts) -> None:
@@ -126,7 +126,7 @@ def draw(path: Path, facts: Facts) -> None:
     axes = plot.forest(rows, figure.subplots())
     axes.set_xlabel("coefficient of the standardised feature, with 90 % interval")
     axes.set_title(facts.title)
-    with replacing(path) as fresh:
+    with replace_file(path) as fresh:
         figure.savefig(fresh, dpi=150, format="png")
 
 
@@ -198,5 +198,5 @@ def draw_counties(path: Path, model: Any, level: dict[Any, float], test: Any) ->
         axes.set_title(f"{title} (error {wrong:.2f})")
         axes.set_xlabel("log radon of a county, learnt")
         axes.set_ylabel("mean of its held-out houses")
-    with replacing(path) as fresh:
+    with replace_file(path) as fresh:
         figure.savefig(fresh, dpi=150, format="png")

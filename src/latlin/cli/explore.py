@@ -18,10 +18,10 @@ from latlin.cli.options import (
     Numbers,
     Quiet,
     Separator,
+    load_table,
     names_of,
-    read_shown,
 )
-from latlin.cli.screen import one_sentence, plain, screen, steps
+from latlin.cli.screen import mask_controls, report_errors, screen, show_steps
 
 Page = Annotated[Path, typer.Option(help="The page to write.")]
 TableOut = Annotated[Path | None, typer.Option(help="Also write the answers, one per row, to this table.")]
@@ -47,20 +47,20 @@ def cluster(
     debug: Debug = False,
 ) -> None:
     """Find clusters of rows by their columns of numbers: how many, what sets them apart, how sure each row is."""
-    with one_sentence(debug):
-        with steps("Loading", 1, quiet):
+    with report_errors(debug):
+        with show_steps("Loading", 1, quiet):
             from latlin.mixture import BayesianGaussianMixture
-            from latlin.report.clusters import conclusion, differences, ranked_labels, render_clusters
+            from latlin.report.clusters import conclusion, differences, rank_labels, render_clusters
 
         frame = _read_with_numbers(names_of(numbers), quiet, data, sep, decimal, missing_values)
         names, X, notes = number_columns(frame, names_of(drop))
         centre, scale = np.nanmean(X, axis=0), np.nanstd(X, axis=0)
-        with steps("Fitting", 2, quiet) as advance:
+        with show_steps("Fitting", 2, quiet) as advance:
             # one unit per column, so that none rules by its scale
             found = BayesianGaussianMixture(clusters, random_state=0).fit((X - centre) / scale)
             advance("Drawing the page")
             shares = found.predict_proba((X - centre) / scale)
-            label, size = ranked_labels(shares)
+            label, size = rank_labels(shares)
             notes += conclusion(size, shares, differences(X, label, len(size)), names)
             page = render_clusters(_InUnits(found, centre, scale), X, names, f"Clusters of {data.name}")
             advance()
@@ -84,13 +84,13 @@ def factors(
     debug: Debug = False,
 ) -> None:
     """Find a few factors behind many columns; texts, truth values and missing cells are welcome."""
-    with one_sentence(debug):
-        with steps("Loading", 1, quiet):
+    with report_errors(debug):
+        with show_steps("Loading", 1, quiet):
             from latlin.report.factors import conclusion, correlations, render_factors
 
         frame = _read_with_numbers(names_of(numbers), quiet, data, sep, decimal, missing_values)
         rows, notes = _columns_for_factors(frame, names_of(drop), names_of(categorical))
-        with steps("Fitting", 2, quiet) as advance:
+        with show_steps("Fitting", 2, quiet) as advance:
             found, X, chosen = _factor_model(rows, count)
             advance("Drawing the page")
             notes += [chosen, *conclusion(*correlations(found))]
@@ -116,13 +116,13 @@ def smooth(
     debug: Debug = False,
 ) -> None:
     """Draw a smooth curve with its band through one column along another."""
-    with one_sentence(debug):
-        with steps("Loading", 1, quiet):
+    with report_errors(debug):
+        with show_steps("Loading", 1, quiet):
             from latlin.report.processes import conclude_curve, render_curves
 
         frame = _read_with_numbers(names_of(numbers), quiet, data, sep, decimal, missing_values)
         x, y, kept = _pairs(frame, target, along)
-        with steps("Fitting", 1, quiet) as advance:
+        with show_steps("Fitting", 1, quiet) as advance:
             found, curve, fitted = _smooth_model(x, y, along)
             advance()
         left = len(frame) - len(y)
@@ -139,7 +139,7 @@ def _read_with_numbers(
     from latlin.cli.prepare import refuse_unknown
     from latlin.datasets.columns import read_numbers
 
-    frame = read_shown(quiet, data, sep, decimal, missing_values)
+    frame = load_table(quiet, data, sep, decimal, missing_values)
     refuse_unknown(frame.columns, names)
     return frame.assign(**{name: read_numbers(frame[name], decimal) for name in names})
 
@@ -160,7 +160,7 @@ class _InUnits:
 def number_columns(frame: Any, drop: tuple[str, ...]) -> tuple[list[str], Any, list[str]]:
     """Columns of numbers that vary, their values with NaN in gaps, and what was left out."""
     from latlin.cli.prepare import describe_counting, refuse_unknown
-    from latlin.datasets.columns import column_of_numbers, listed, looks_written
+    from latlin.datasets.columns import column_of_numbers, join_names, looks_written
 
     refuse_unknown(frame.columns, drop)
     columns, texts = {}, []
@@ -172,10 +172,12 @@ def number_columns(frame: Any, drop: tuple[str, ...]) -> tuple[list[str], Any, l
             columns[name] = values
     if not columns:
         raise ValueError("the table has no column of numbers that vary")
-    notes = [f"Left out, because they are no numbers: {listed(texts)}."] if texts else []
+    notes = [f"Left out, because they are no numbers: {join_names(texts)}."] if texts else []
     written = [name for name in texts if looks_written(frame[name])]
     notes += [f"Prices and the like are read with --numbers {','.join(written)}."] if written else []
-    notes += [f"Only one column is left, {listed(columns)}: clusters are ranges of its values."] * (len(columns) == 1)
+    notes += [f"Only one column is left, {join_names(columns)}: clusters are ranges of its values."] * (
+        len(columns) == 1
+    )
     notes += describe_counting(columns)
     return list(columns), np.column_stack(list(columns.values())), notes
 
@@ -183,7 +185,7 @@ def number_columns(frame: Any, drop: tuple[str, ...]) -> tuple[list[str], Any, l
 def _columns_for_factors(frame: Any, drop: tuple[str, ...], categorical: tuple[str, ...]) -> tuple[Any, list[str]]:
     """The columns that factors can explain; names and the like are left out with a note."""
     from latlin.cli.prepare import refuse_unknown
-    from latlin.datasets.columns import listed
+    from latlin.datasets.columns import join_names
     from latlin.datasets.encoding import learn_column
 
     refuse_unknown(frame.columns, (*drop, *categorical))
@@ -196,11 +198,13 @@ def _columns_for_factors(frame: Any, drop: tuple[str, ...], categorical: tuple[s
             useful = False
         (kept if useful else left).append(name)
     if len(kept) < 3:
-        raise ValueError(f"factors need at least three columns that vary, got {listed(kept)}")
+        raise ValueError(f"factors need at least three columns that vary, got {join_names(kept)}")
     rows = frame[kept].copy()
     for name in categorical:
         rows[name] = rows[name].astype("string").astype(object)
-    return rows, [f"Left out, because they are names, dates or the same in every row: {listed(left)}."] if left else []
+    return rows, [
+        f"Left out, because they are names, dates or the same in every row: {join_names(left)}."
+    ] if left else []
 
 
 def _factor_model(rows: Any, count: int) -> tuple[Any, Any, str]:
@@ -291,12 +295,12 @@ def _write(
 
     console = screen()
     for note in notes:
-        console.print(plain(note))
+        console.print(mask_controls(note))
     write_text(out, page)
-    console.print(f"Saved {plain(out)}")
+    console.print(f"Saved {mask_controls(out)}")
     if table is not None:
         write_table(table, rows)
-        console.print(f"Saved {plain(table)}")
+        console.print(f"Saved {mask_controls(table)}")
     if model is not None:
         found.save(model)
-        console.print(f"Saved {plain(model)}")
+        console.print(f"Saved {mask_controls(model)}")

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latlin.cli.prepare import Choices, describe_encoding, describe_quantile, with_quantile
-from latlin.datasets.columns import listed
+from latlin.cli.prepare import Choices, add_quantile, describe_encoding, describe_quantile
+from latlin.datasets.columns import join_names
 from latlin.datasets.encoding import (
     Encoding,
-    checked_missing,
-    listed_gaps,
+    check_missing,
+    describe_gaps,
 )
 from latlin.datasets.summary import ColumnSummary, merge, summarise
 from latlin.datasets.table import Frame, need_pandas
@@ -24,8 +24,8 @@ from latlin.datasets.target import (
     guess_family,
     learn_target,
 )
-from latlin.distributed.blocks import Block, tree
-from latlin.distributed.dask_blocks import each_part
+from latlin.distributed.blocks import Block, combine_pairwise
+from latlin.distributed.dask_blocks import map_parts
 from latlin.distributed.opening import open_blocks
 from latlin.distributed.reading import read_rows
 
@@ -53,7 +53,7 @@ class FileBlockRows(NamedTuple):
         return self.learnt.target
 
 
-def look_at(pattern: str, choices: Choices, ask: Callable[[Guess], str]) -> FileBlockRows:
+def learn_files(pattern: str, choices: Choices, ask: Callable[[Guess], str]) -> FileBlockRows:
     """Look at all rows once to learn how to encode them."""
     if choices.others:
         raise ValueError("--exposure, --trials and --event are for a table in memory, not for rows in blocks")
@@ -61,7 +61,7 @@ def look_at(pattern: str, choices: Choices, ask: Callable[[Guess], str]) -> File
         raise ValueError("--dates, --numbers and --missing model are for a table in memory, not for rows in blocks")
     frame = read_rows(pattern).X
     learnt = learn(summarise_columns(frame, choices), choices, ask)
-    rows = encoded(frame, learnt)
+    rows = encode_frame(frame, learnt)
     return FileBlockRows(rows[learnt.encoding.names], rows[learnt.target.name], learnt)
 
 
@@ -83,16 +83,18 @@ def summarise_columns(frame: Any, choices: Choices) -> dict[str, ColumnSummary]:
     """One summary a column, in one pass over the files."""
     for name in (choices.target, *choices.drop, *choices.categorical):
         if name not in frame.columns:
-            raise ValueError(f"the table has no column {name!r}; it has {listed(frame.columns)}")
+            raise ValueError(f"the table has no column {name!r}; it has {join_names(frame.columns)}")
     kept = frame[[name for name in frame.columns if name not in choices.drop]]
-    return {summary.name: summary for summary in tree(each_part(kept, summarise, choices.categorical), merge)}
+    return {
+        summary.name: summary for summary in combine_pairwise(map_parts(kept, summarise, choices.categorical), merge)
+    }
 
 
 def learn(seen: dict[str, ColumnSummary], choices: Choices, ask: Callable[[Guess], str]) -> LearntEncoding:
     """The encoding and the target from what was seen; gaps that must not be get a sentence."""
     goal, others = seen[choices.target], [s for name, s in seen.items() if name != choices.target]
     if choices.family not in ("auto", *FAMILIES):
-        raise ValueError(f"family must be one of {listed(('auto', *FAMILIES))}, got {choices.family!r}")
+        raise ValueError(f"family must be one of {join_names(('auto', *FAMILIES))}, got {choices.family!r}")
     if goal.present < 2:
         raise ValueError(f"only {goal.present} rows are left to fit")
     columns = {summary.name: summary.column(choices.levelling) for summary in others}
@@ -100,7 +102,7 @@ def learn(seen: dict[str, ColumnSummary], choices: Choices, ask: Callable[[Guess
     if not used:
         raise ValueError(f"the table has no column besides {choices.target!r} that could explain it")
     left_out = tuple(name for name, column in columns.items() if column is None)
-    missing = checked_missing(choices.missing)
+    missing = check_missing(choices.missing)
     gaps = {column.name: seen[column.name].missing for column in used if seen[column.name].missing}
     encoding = Encoding(used, missing, left_out, tuple(gaps) if missing == "indicator" else ())
     _refuse_gaps(gaps, goal, encoding.missing)
@@ -109,7 +111,7 @@ def learn(seen: dict[str, ColumnSummary], choices: Choices, ask: Callable[[Guess
         guess = guess_family(goal.series)
         family = guess.family or ask(guess)
         notes = [f"Family {family}, because {guess.reason}."] if guess.family else []
-    target = with_quantile(learn_target(goal.series, family, choices.levels), choices)
+    target = add_quantile(learn_target(goal.series, family, choices.levels), choices)
     notes += describe_quantile(target)
     notes += [f"{goal.missing} rows without a target were left out."] if goal.missing else []
     return LearntEncoding(encoding, target, [s.described() for s in seen.values()], notes, gaps, goal.present)
@@ -123,12 +125,12 @@ def _refuse_gaps(gaps: dict[str, int], goal: ColumnSummary, missing: str) -> Non
         )
     if gaps and missing == "error":
         raise ValueError(
-            f"there are missing values: {listed_gaps(gaps)} of {rows} rows; say what to do with them by "
+            f"there are missing values: {describe_gaps(gaps)} of {rows} rows; say what to do with them by "
             "--missing: 'drop', 'mean' or 'indicator'"
         )
 
 
-def encoded(frame: Any, learnt: LearntEncoding) -> Any:
+def encode_frame(frame: Any, learnt: LearntEncoding) -> Any:
     """The rows as numbers, and the target beside them, when their turn comes."""
     kind = np.asarray(learnt.target.labels).dtype if learnt.target.family in LABELLED else np.dtype(float)
     meta = need_pandas().DataFrame({name: np.empty(0) for name in learnt.encoding.names})

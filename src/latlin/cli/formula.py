@@ -16,12 +16,12 @@ from rich.console import Console
 
 from latlin.additive import AdditiveModel
 from latlin.additive.formula import read_formula
-from latlin.cli.models import USUAL_DRAWS, checked_interval
+from latlin.cli.models import USUAL_DRAWS, check_interval
 from latlin.cli.options import PredictionOptions
 from latlin.cli.prepare import refuse_unknown
-from latlin.cli.screen import decimal, plain, plain_lines, steps
+from latlin.cli.screen import format_number, mask_controls, mask_lines, show_steps
 from latlin.cli.screen import table as screen_table
-from latlin.datasets.columns import as_text, in_order, level_counts, listed, read_numbers
+from latlin.datasets.columns import join_names, level_counts, read_numbers, sort_levels, write_cell
 from latlin.datasets.gaps import fill_formula, named_columns
 from latlin.datasets.problems import refuse_all, try_collecting
 from latlin.datasets.table import Frame, need_pandas, read_table
@@ -91,14 +91,14 @@ def refuse_beside_formula(given: Mapping[str, Any]) -> None:
         )
 
 
-def make_ready(table: Frame, formulas: list[str], stated: TableOptions) -> PreparedFormulas:
+def prepare_formulas(table: Frame, formulas: list[str], stated: TableOptions) -> PreparedFormulas:
     """Everything that prevents a fit is said in one message."""
     refuse_unknown(table.columns, tuple(filter(None, (stated.exposure, stated.trials, stated.event))))
     problems: list[str] = []
-    table = try_collecting(problems, lambda: with_read_columns(table, stated), table)
-    written = [with_row_columns(formula, stated) for formula in formulas]
+    table = try_collecting(problems, lambda: read_columns(table, stated), table)
+    written = [add_row_columns(formula, stated) for formula in formulas]
     columns = table.columns
-    table, written = with_writable_names(table, written)
+    table, written = rename_columns(table, written)
     families, why = try_collecting(problems, lambda: _families(table, written[0], stated), ((), []))
     # one table for all formulas, so that their rows are the same
     names = written[0] + "".join(f" + {formula.partition('~')[2]}" for formula in written[1:])
@@ -114,7 +114,7 @@ def _as_written(words: str, columns: Sequence[str], renamed: Sequence[str]) -> s
     return words
 
 
-def with_read_columns(table: Frame, stated: TableOptions) -> Frame:
+def read_columns(table: Frame, stated: TableOptions) -> Frame:
     """Numbers written for people as numbers, and the reference as the first of a column's levels."""
     refuse_unknown(table.columns, (*stated.numbers, *stated.references))
     problems: list[str] = []
@@ -128,23 +128,23 @@ def with_read_columns(table: Frame, stated: TableOptions) -> Frame:
 
 
 def _from_reference(series: Any, reference: str) -> Any:
-    levels = in_order(level_counts(series.dropna()))
+    levels = sort_levels(level_counts(series.dropna()))
     if reference not in levels:
         raise ValueError(
-            f"reference: the column {str(series.name)!r} has no level {reference!r}; it has {listed(levels)}"
+            f"reference: the column {str(series.name)!r} has no level {reference!r}; it has {join_names(levels)}"
         )
     order = [reference, *(level for level in levels if level != reference)]
-    return need_pandas().Categorical(series.map(as_text, na_action="ignore"), categories=order)
+    return need_pandas().Categorical(series.map(write_cell, na_action="ignore"), categories=order)
 
 
-def with_row_columns(formula: str, stated: TableOptions) -> str:
+def add_row_columns(formula: str, stated: TableOptions) -> str:
     """A formula with the columns of exposures, trials and events that the options name.
 
     Examples
     --------
-    >>> with_row_columns("falls ~ age + (1 | ward)", TableOptions(exposure="days"))
+    >>> add_row_columns("falls ~ age + (1 | ward)", TableOptions(exposure="days"))
     'falls ~ age + (1 | ward) + offset(log(days))'
-    >>> with_row_columns("cured ~ dose", TableOptions(trials="number treated"))
+    >>> add_row_columns("cured ~ dose", TableOptions(trials="number treated"))
     'cured | trials(`number treated`) ~ dose'
     """
     goal, mark, rest = formula.partition("~")
@@ -161,7 +161,7 @@ def _quoted(name: str) -> str:
     return name if name.isidentifier() else f"`{name}`"
 
 
-def with_writable_names(frame: Frame, formulas: list[str]) -> tuple[Frame, list[str]]:
+def rename_columns(frame: Frame, formulas: list[str]) -> tuple[Frame, list[str]]:
     """Columns such as "pain before" under names that a formula can hold, pain_before, in the table and in formulas."""
     names = {name: re.sub(r"\W+", "_", name).strip("_") for name in frame.columns if re.search(r"\W", name)}
     names = {old: new for old, new in names.items() if new.isidentifier() and new not in frame.columns}
@@ -247,23 +247,22 @@ def fit_formula(
     quiet: bool = False,
 ) -> None:
     """Fit, print what was found, and write the model."""
-    with steps("Fitting", 2, quiet) as advance:
-        ready = make_ready(table, [formula], stated)
+    with show_steps("Fitting", 2, quiet) as advance:
+        ready = prepare_formulas(table, [formula], stated)
         model, chosen = _fitted(ready.frame, ready.formulas[0], ready.families, how)
         advance("Describing the model")
         facts = describe_additive(model, ready.frame, how.draws)
         advance()
-    console.print(plain_lines("\n".join([f"{len(ready.frame)} rows.", *ready.notes, *chosen, *facts.conclusion(), ""])))
+    console.print(mask_lines("\n".join([f"{len(ready.frame)} rows.", *ready.notes, *chosen, *facts.conclusion(), ""])))
     table_of_effects = repr(model.summary())
-    console.print(plain_lines(table_of_effects))
+    console.print(mask_lines(table_of_effects))
     if "[T." in table_of_effects and "Levels are compared" not in table_of_effects:
-        console.print(
-            plain_lines("column[T.level] is the difference of that level from the first level of its column.")
-        )
-    console.print(plain_lines(f"leave-one-out: {facts.loo}") if facts.loo else "")
+        console.print(mask_lines("column[T.level] is the difference of that level from the first level of its column."))
+    console.print(mask_lines(f"leave-one-out: {facts.loo}") if facts.loo else "")
     read = {"numbers": list(stated.numbers), "decimal": stated.decimal}
     save_with_card(out, model, {"kind": KIND, **facts.to_card(), **read})
-    console.print(f"Saved {plain(out)}. Next: latlin report {plain(out)}, or latlin predict {plain(out)} new.csv")
+    saved = mask_controls(out)
+    console.print(f"Saved {saved}. Next: latlin report {saved}, or latlin predict {saved} new.csv")
 
 
 def compare_formulas(
@@ -274,27 +273,27 @@ def compare_formulas(
         raise ValueError("compare needs two formulas or more: --formula '…' --formula '…'")
     tried: list[tuple[str, AdditiveModel, Any, float]] = []
     notes: list[str] = []
-    with steps("Comparing", len(formulas), quiet) as advance:
-        ready = make_ready(table, formulas, stated)
+    with show_steps("Comparing", len(formulas), quiet) as advance:
+        ready = prepare_formulas(table, formulas, stated)
         for formula in ready.formulas:
             start = time.perf_counter()
             model, chosen = _fitted(ready.frame, formula, ready.families, how)
             notes += [f"{formula}: {note}" for note in chosen]
             tried.append((formula, model, model.loo(), time.perf_counter() - start))
             advance()
-    console.print(plain_lines("\n".join([f"{len(ready.frame)} rows.", *ready.notes, *notes])))
+    console.print(mask_lines("\n".join([f"{len(ready.frame)} rows.", *ready.notes, *notes])))
     tried.sort(key=lambda one: -one[2].elpd)
     rows = _compared(tried)
     shown = [
         [
             row["formula"],
-            decimal(row["leave-one-out"], ".2f"),
-            decimal(row["difference"], ".2f"),
-            decimal(row["±"], ".2f"),
+            format_number(row["leave-one-out"], ".2f"),
+            format_number(row["difference"], ".2f"),
+            format_number(row["±"], ".2f"),
             row["against the best"],
-            decimal(row["log evidence"], ".2f"),
+            format_number(row["log evidence"], ".2f"),
             row["kind"],
-            decimal(row["seconds"], ".2g"),
+            format_number(row["seconds"], ".2g"),
         ]
         for row in rows
     ]
@@ -320,7 +319,7 @@ def _compared(tried: list[tuple[str, AdditiveModel, Any, float]]) -> list[dict[s
     return rows
 
 
-def additive_of(path: str | os.PathLike[str]) -> Additive | None:
+def load_additive(path: str | os.PathLike[str]) -> Additive | None:
     """The additive model in a file, or None if it holds another kind."""
     try:
         estimator, card = load_with_card(path)
@@ -336,9 +335,9 @@ def additive_of(path: str | os.PathLike[str]) -> Additive | None:
 def predict_formula(model: Additive, frame: Frame, options: PredictionOptions) -> Frame:
     """Expected responses with intervals, one row per row of the table; of ordered classes their probabilities too."""
     estimator, table = model.estimator, frame
-    frame, _ = with_writable_names(with_read_columns(frame, model.read), [])
+    frame, _ = rename_columns(read_columns(frame, model.read), [])
     frame = _without_gaps(frame, str(estimator.formula).partition("~")[2], options.missing or "error")
-    low, high = estimator.predict_interval(frame, checked_interval(options.coverage), random_state=0).T
+    low, high = estimator.predict_interval(frame, check_interval(options.coverage), random_state=0).T
     found = {"prediction": estimator.predict(frame), "low": low, "high": high}
     if estimator.family == "ordinal":
         labels, p = np.asarray(estimator.classes_), estimator.predict_proba(frame)

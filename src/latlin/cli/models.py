@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latlin import linear
-from latlin.cli.file_rows import describe_rows, look_at, measure_spreads
+from latlin.cli.file_rows import describe_rows, learn_files, measure_spreads
 from latlin.cli.prepare import Choices, Prepared
-from latlin.cli.screen import steps
-from latlin.datasets.columns import listed
+from latlin.cli.screen import show_steps
+from latlin.datasets.columns import join_names
 from latlin.datasets.encoding import (
     Encoding,
 )
@@ -82,7 +82,7 @@ def make_estimator(
 ) -> Any:
     """The estimator of a target's family, not fitted."""
     options: dict[str, Any] = {
-        "engine": checked_engine(engine),
+        "engine": check_engine(engine),
         "prior_scale": prior_scale,
         "random_state": 0,
         "verbose": verbose,
@@ -113,19 +113,19 @@ def scale_of(words: str) -> float | str:
     return value
 
 
-def checked_engine(engine: str) -> str:
+def check_engine(engine: str) -> str:
     if engine not in ENGINES:
-        raise ValueError(f"engine must be one of {listed(ENGINES)}, got {engine!r}")
+        raise ValueError(f"engine must be one of {join_names(ENGINES)}, got {engine!r}")
     return engine
 
 
-def checked_folds(folds: int) -> int:
+def check_folds(folds: int) -> int:
     if folds == 1:
         raise ValueError("folds must be 0 (no rows are held out) or at least 2, got 1")
     return folds
 
 
-def checked_interval(interval: float) -> float:
+def check_interval(interval: float) -> float:
     if not 0.0 < interval < 1.0:
         raise ValueError(f"interval must lie strictly between 0 and 1 (0.9 for 90 %), got {interval:g}")
     return interval
@@ -155,13 +155,13 @@ def fit_model(prepared: Prepared, how: Fitting) -> FittedModel:
     if prepared.guessed and how.engine != "map":
         choose = choose_counts if prepared.target.family in CANDIDATES else choose_family
         prepared, estimator, rival = choose(prepared, how)
-    with steps("Fitting", how.folds + 2, how.quiet) as advance:
+    with show_steps("Fitting", how.folds + 2, how.quiet) as advance:
         if estimator is None:
             estimator = how.estimator(prepared.target, how.verbose)
             fit_on_screen(estimator, prepared)
         advance("Holding rows out")
         quiet_one = how.estimator(prepared.target)
-        seen, trouble = assessed(quiet_one, prepared.X, prepared.y, how.folds, advance, prepared.offset)
+        seen, trouble = assess_folds(quiet_one, prepared.X, prepared.y, how.folds, advance, prepared.offset)
         if rival and seen is not None:
             prepared.notes[0] += compare_with_rival(prepared, how, seen, rival)
         found = diagnose_fit(estimator, len(prepared.y), how.draws)
@@ -191,7 +191,7 @@ def fit_on_screen(estimator: Any, prepared: Prepared) -> None:
 
 def choose_counts(prepared: Prepared, how: Fitting) -> tuple[Prepared, Any, str]:
     """The family of counts with the highest evidence, a note that names it beside the others, its fit, and a rival."""
-    with steps("Choosing the family", 1, how.quiet) as advance:
+    with show_steps("Choosing the family", 1, how.quiet) as advance:
         given: dict[str, Any] = {
             "engine": how.engine,
             "prior_scale": how.prior_scale,
@@ -211,11 +211,11 @@ def choose_counts(prepared: Prepared, how: Fitting) -> tuple[Prepared, Any, str]
 
 def choose_family(prepared: Prepared, how: Fitting) -> tuple[Prepared, Any, str]:
     """The simplest family that is not behind the best by its evidence, with a note, its fit, and its best rival."""
-    names = compared_families(prepared, how)
+    names = families_to_compare(prepared, how)
     if len(names) < 2:
         return prepared, None, ""
     fits = {}
-    with steps("Choosing the family", len(names), how.quiet) as advance:
+    with show_steps("Choosing the family", len(names), how.quiet) as advance:
         for name in names:
             fits[name] = how.estimator(replace(prepared.target, family=name))
             fit_on_screen(fits[name], prepared)
@@ -232,7 +232,7 @@ def choose_family(prepared: Prepared, how: Fitting) -> tuple[Prepared, Any, str]
     return chosen, fits[best], others[0]
 
 
-def compared_families(prepared: Prepared, how: Fitting) -> tuple[str, ...]:
+def families_to_compare(prepared: Prepared, how: Fitting) -> tuple[str, ...]:
     """The families between which the evidence chooses, from the simplest on; one where there is no choice."""
     family, y = prepared.target.family, prepared.y
     # whole numbers may be grades, and with an engine of the user's own choice the linear model stays
@@ -252,7 +252,7 @@ def compare_with_rival(prepared: Prepared, how: Fitting, seen: Assessment, rival
     return f" Mean log probability per held-out row: {scores}; held-out rows {agree}."
 
 
-def assessed(
+def assess_folds(
     estimator: Any, X: Any, y: Any, folds: int, advance: Callable[[], None], offset: Any = None
 ) -> tuple[Assessment | None, list[str]]:
     """What the folds say; rows that cannot be split are fitted all the same, with a note."""
@@ -266,13 +266,13 @@ def assessed(
 
 def fit_blocks(pattern: str, choices: Choices, how: Fitting, ask: Callable[[Guess], str]) -> FittedModel:
     """Learn how to encode the rows, fit, hold rows out if that is wanted, and gather what is known."""
-    with steps("Looking at the rows", how.folds + 3, how.quiet) as advance:
-        rows = look_at(pattern, choices, ask)
+    with show_steps("Looking at the rows", how.folds + 3, how.quiet) as advance:
+        rows = learn_files(pattern, choices, ask)
         advance("Fitting")
         estimator = how.estimator(rows.target, how.verbose).fit(rows.X, rows.y)
         advance("Holding rows out" if how.folds else "Summing up")
         quiet_one = how.estimator(rows.target)
-        seen, trouble = assessed(quiet_one, rows.X, rows.y, how.folds, advance)
+        seen, trouble = assess_folds(quiet_one, rows.X, rows.y, how.folds, advance)
         count, spread = measure_spreads(rows)
     facts = gather(
         estimator,

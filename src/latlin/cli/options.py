@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from latlin.cli.screen import steps
+from latlin.cli.screen import show_steps
 from latlin.distributed.clusters import WORKER_SETTINGS
 
 # --- Where `latlin fit` computes when the rows come in blocks: threads, processes of this machine, or a cluster.
@@ -218,21 +218,21 @@ def read_file(data: Path, sep: str | None, decimal: str, missing_values: str, fr
     """The table of a file, as the options say; each row as often as it was observed."""
     from latlin.datasets.table import read_table, repeat_rows
 
-    table = read_table(data, sep=sep, decimal=decimal, missing_values=split(missing_values))
+    table = read_table(data, sep=sep, decimal=decimal, missing_values=split_list(missing_values))
     return repeat_rows(table, frequency) if frequency else table
 
 
 def names_of(given: list[str] | None) -> tuple[str, ...]:
     """Columns, given one by one or with commas between."""
-    return tuple(name for words in given or () for name in split(words))
+    return tuple(name for words in given or () for name in split_list(words))
 
 
-def split(words: str) -> list[str]:
+def split_list(words: str) -> list[str]:
     """The parts of a text with commas between.
 
     Examples
     --------
-    >>> split("age, size,")
+    >>> split_list("age, size,")
     ['age', 'size']
     """
     return [part.strip() for part in words.split(",") if part.strip()]
@@ -248,7 +248,7 @@ class PredictionOptions(NamedTuple):
     reading: Mapping[str, Any] = MappingProxyType({})
 
 
-def read_shown(quiet: bool, *how: Any) -> Any:
+def load_table(quiet: bool, *how: Any) -> Any:
     """A table from a file, with a bar."""
-    with steps("Reading", 1, quiet):
+    with show_steps("Reading", 1, quiet):
         return read_file(*how)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from latlin.cli.models import FittedModel, checked_interval
+from latlin.cli.models import FittedModel, check_interval
 from latlin.cli.options import PredictionOptions
 from latlin.cli.prepare import log_exposure
-from latlin.datasets.columns import as_text
+from latlin.datasets.columns import write_cell
 from latlin.datasets.table import FilePart, Frame, need_pandas, read_parts
 from latlin.datasets.target import BESIDE, LABELLED, kind_of
 
@@ -21,7 +21,7 @@ def predict_files(
     model: FittedModel, paths: Sequence[Path], how: PredictionOptions, add: Callable[[Frame], None]
 ) -> int:
     """Hand the predictions for the rows of all files to `add`, a part at a time; how many there were."""
-    checked_interval(how.coverage)
+    check_interval(how.coverage)
     count = 0
     for part in (part for path in paths for part in read_parts(path, reading=how.reading)):
         with nullcontext() if part.whole and len(paths) == 1 else _naming_part(part):
@@ -98,7 +98,7 @@ def _labels(model: FittedModel, X: Frame, coverage: float) -> dict[str, Any]:
     estimator = model.estimator
     table = np.asarray(estimator.predict_proba(X), float)
     found: dict[str, Any] = {model.target.name: estimator.classes_[table.argmax(axis=1)]}
-    names = [f"P({as_text(label)})" for label in estimator.classes_]
+    names = [f"P({write_cell(label)})" for label in estimator.classes_]
     shares = dict(zip(names, table.T, strict=True))
     if len(names) > 2 or model.target.family == "ordinal":
         return found | shares

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.cli.screen import steps
-from latlin.datasets.columns import Levelling, listed, read_numbers, refuse_nearly_numbers
+from latlin.cli.screen import show_steps
+from latlin.datasets.columns import Levelling, join_names, read_numbers, refuse_nearly_numbers
 from latlin.datasets.encoding import (
     Encoding,
     describe_columns,
+    describe_gaps,
     learn_encoding,
-    listed_gaps,
     refuse_gaps,
 )
 from latlin.datasets.problems import refuse_all, try_collecting
@@ -33,7 +33,7 @@ from latlin.datasets.target import (
     kind_of,
     learn_target,
 )
-from latlin.numerics.options import number
+from latlin.numerics.options import check_number
 
 #: what became of missing values, by policy
 FILLED = {
@@ -99,14 +99,14 @@ def _question(guess: Guess) -> str:
 def prepare(frame: Frame, choices: Choices, ask: Callable[[Guess], str] = refuse_guess, quiet: bool = True) -> Prepared:
     """Encode a table; `ask` is called when the target does not show the family."""
     if choices.family not in ("auto", *FAMILIES):
-        raise ValueError(f"family must be one of {listed(('auto', *FAMILIES))}, got {choices.family!r}")
+        raise ValueError(f"family must be one of {join_names(('auto', *FAMILIES))}, got {choices.family!r}")
     refuse_unknown(frame.columns, (choices.target, *choices.others))
     if choices.target in choices.numbers:
         frame = frame.assign(**{choices.target: read_numbers(frame[choices.target], choices.decimal)})
     family, notes = _family(frame, choices, ask)
     # a bar after the question, which it would garble
     # numbers that are too large are refused by name, not noted
-    with steps("Encoding", 1, quiet), np.errstate(over="ignore", invalid="ignore"):
+    with show_steps("Encoding", 1, quiet), np.errstate(over="ignore", invalid="ignore"):
         return _prepared(frame, choices, family, notes)
 
 
@@ -115,7 +115,7 @@ def _prepared(frame: Frame, choices: Choices, family: str, notes: list[str]) -> 
     columns = describe_columns(frame[[*_used(frame, choices)]], choices.categorical)
     kept, more = _with_target(frame, choices)
     encoded = encoding.encode(kept)
-    target = with_columns(learn_target(frame[choices.target], family, choices.levels), choices)
+    target = add_columns(learn_target(frame[choices.target], family, choices.levels), choices)
     rows = kept[encoded.kept]
     y = target.encode(rows[choices.target])
     if target.beside:
@@ -168,10 +168,10 @@ def refuse_unknown(columns: Any, names: tuple[str, ...]) -> None:
     """Columns that are named but not there."""
     for name in names:
         if name not in columns:
-            raise ValueError(f"the table has no column {name!r}; it has {listed(columns)}")
+            raise ValueError(f"the table has no column {name!r}; it has {join_names(columns)}")
 
 
-def with_columns(target: Target, choices: Choices) -> Target:
+def add_columns(target: Target, choices: Choices) -> Target:
     """The target with the columns that belong to it, if its family has such."""
     kind = kind_of(target.family)
     for wanted, name in (("trials", choices.trials), ("event", choices.event)):
@@ -180,16 +180,16 @@ def with_columns(target: Target, choices: Choices) -> Target:
             raise ValueError(f"--{wanted} is for the family {suits}, not for {target.family!r}")
     if choices.exposure and target.family not in EXPOSED:
         raise ValueError(f"--exposure is for counts and amounts, not for the family {target.family!r}")
-    return with_quantile(replace(target, beside=choices.trials or choices.event, exposure=choices.exposure), choices)
+    return add_quantile(replace(target, beside=choices.trials or choices.event, exposure=choices.exposure), choices)
 
 
-def with_quantile(target: Target, choices: Choices) -> Target:
+def add_quantile(target: Target, choices: Choices) -> Target:
     """The target with the quantile to explain, the median unless given."""
     if choices.quantile is None:
         return target
     if target.family != "quantile":
         raise ValueError(f"--quantile is for the family quantile, not for {target.family!r}")
-    return replace(target, quantile=number("quantile", choices.quantile, above=0.0, below=1.0))
+    return replace(target, quantile=check_number("quantile", choices.quantile, above=0.0, below=1.0))
 
 
 def describe_quantile(target: Target) -> list[str]:
@@ -289,7 +289,7 @@ def describe_counting(columns: Any) -> list[str]:
     verb, it, measures = ("counts", "it", "measures") if len(found) == 1 else ("count", "they", "measure")
     them = "it" if len(found) == 1 else "them"
     return [
-        f"{listed(found)} {verb} the rows: unless {it} {measures} something, leave {them} out with --drop "
+        f"{join_names(found)} {verb} the rows: unless {it} {measures} something, leave {them} out with --drop "
         f"{','.join(found)}."
     ]
 
@@ -299,12 +299,12 @@ def describe_encoding(encoding: Encoding, gaps: dict[str, int], dropped: int) ->
     notes = []
     if gaps and encoding.missing == "drop":
         notes.append(
-            f"{dropped} rows with missing values were left out ({listed_gaps(gaps)}). Row numbers count the others."
+            f"{dropped} rows with missing values were left out ({describe_gaps(gaps)}). Row numbers count the others."
         )
     if gaps and encoding.missing in FILLED:
-        notes.append(f"Missing values {FILLED[encoding.missing]}: {listed_gaps(gaps)}.")
+        notes.append(f"Missing values {FILLED[encoding.missing]}: {describe_gaps(gaps)}.")
     if encoding.left_out:
-        notes.append(f"Left out, because they are the same in every row: {listed(encoding.left_out)}.")
+        notes.append(f"Left out, because they are the same in every row: {join_names(encoding.left_out)}.")
     if not notes:
         notes.append("No values are missing.")
     compared = {name: part["baseline"] for name, part in encoding.factors.items() if part["coding"] != "one-hot"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from latlin.cli.screen import decimal, plain, table
+from latlin.cli.screen import format_number, mask_controls, table
 from latlin.report.facts import Facts, is_intercept
 from latlin.report.words import SCALES, coefficient_words, count_words, gain_words
 
@@ -18,21 +18,23 @@ def tell(facts: Facts, console: Console, most: int = SHOWN) -> None:
         f"engine {facts.engine}"
     )
     for note in facts.notes:
-        console.print(f"  {plain(note)}")
+        console.print(f"  {mask_controls(note)}")
     for label, value in facts.log_evidence:
-        of = f" of {plain(label)}" if label else ""
+        of = f" of {mask_controls(label)}" if label else ""
         worth = facts.evidence_kind if facts.evidence_kind != "none" else "this engine has none"
-        console.print(f"\nLog evidence{of} {decimal(value, '.4f')} ({worth})")
+        console.print(f"\nLog evidence{of} {format_number(value, '.4f')} ({worth})")
     ended = f"{'Converged' if facts.converged else 'NOT converged'} after {facts.steps} step{'s' * (facts.steps != 1)}"
-    console.print(", ".join([ended, *(f"{plain(name)} {decimal(value)}" for name, value in facts.learnt)]))
+    console.print(
+        ", ".join([ended, *(f"{mask_controls(name)} {format_number(value)}" for name, value in facts.learnt)])
+    )
     if facts.scales in SCALES:
         console.print(SCALES[facts.scales])
     tell_assessment(facts, console)
     if facts.approximation:
-        console.print(f"Approximation: {plain(facts.approximation)}")
+        console.print(f"Approximation: {mask_controls(facts.approximation)}")
     if facts.checks:
-        console.print(plain(facts.model_checks))
-    console.print(plain(coefficient_words(facts.family, facts.target, facts.positive)))
+        console.print(mask_controls(facts.model_checks))
+    console.print(mask_controls(coefficient_words(facts.family, facts.target, facts.positive)))
     tell_coefficients(facts, console, most)
     tell_factors(facts, console)
 
@@ -56,7 +58,7 @@ def tell_factors(facts: Facts, console: Console) -> None:
     for line in facts.factors:
         differ = "differ" if line["joint"] < 1.0 - facts.coverage else "do not clearly differ"
         said = f"the levels {differ} (joint p = {line['joint']:.2g})" if line["joint"] == line["joint"] else ""
-        console.print(plain(f"{line['name']}, compared with {line['baseline']}: {said}"))
+        console.print(mask_controls(f"{line['name']}, compared with {line['baseline']}: {said}"))
     console.print(count_words(facts))
 
 
@@ -66,7 +68,7 @@ def tell_coefficients(facts: Facts, console: Console, most: int = SHOWN) -> None
     share = 100 * facts.coverage
     headings = ("coefficient", "mean", "sd", f"{50 - share / 2:g} %", f"{50 + share / 2:g} %", "P(> 0)")
     forms = {"mean": ".4g", "sd": ".3g", "low": ".4g", "high": ".4g", "p_positive": ".3f"}
-    lines = [(row["name"], *(decimal(row[key], form) for key, form in forms.items())) for row in rows[:most]]
+    lines = [(row["name"], *(format_number(row[key], form) for key, form in forms.items())) for row in rows[:most]]
     console.print()
     console.print(table(headings, lines))
     if len(rows) > most:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import one_of, whole
+from latlin.numerics.options import check_choice, check_whole
 from latlin.numerics.rng import RandomState, generator
 
 FILES = {
@@ -58,7 +58,7 @@ def load_dataset(name: str) -> DataSet:
     >>> wine.X.shape, wine.target_name
     ((1599, 11), 'quality')
     """
-    one_of("name", name, NAMES)
+    check_choice("name", name, NAMES)
     if name in FILES:
         return _bundled(*FILES[name])
     return _from_sklearn(name)
@@ -112,7 +112,7 @@ def correlated_logistic(
     >>> problem.x.shape, problem.new_y.shape, sorted(set(problem.y.tolist()))
     ((20, 5), (100,), [-1, 1])
     """
-    dim, n_train, n_test = whole("dim", dim, 1), whole("n_train", n_train, 1), whole("n_test", n_test)
+    dim, n_train, n_test = check_whole("dim", dim, 1), check_whole("n_train", n_train, 1), check_whole("n_test", n_test)
     rng = generator(random_state)
     w = rng.standard_normal(dim)
     mixing = np.eye(dim)

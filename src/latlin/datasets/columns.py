@@ -59,7 +59,7 @@ class NumberColumn:
     def values(self, series: Series) -> Array:
         """The numbers, NaN where a value is missing."""
         written = self.mark and column_of_numbers(series) is None
-        read = written_numbers(series, self.mark) if written else need_pandas().to_numeric(series, errors="coerce")
+        read = parse_numbers(series, self.mark) if written else need_pandas().to_numeric(series, errors="coerce")
         values = np.array(read.to_numpy(float, na_value=np.nan))
         wrong = np.flatnonzero((np.isnan(values) & series.notna().to_numpy()) | np.isinf(values))
         if wrong.size:
@@ -121,13 +121,13 @@ class LevelColumn:
 
     def values(self, series: Series) -> NDArray[Any]:
         """The levels as texts, None where a value is missing; an unknown level is named with its row."""
-        place, texts = coded(series)
+        place, texts = encode_texts(series)
         unknown = np.flatnonzero(np.isin(place, [k for k, text in enumerate(texts) if text not in self.levels]))
         if unknown.size:
             row = unknown[0]
             raise ValueError(
                 f"column {self.name!r} has the level {texts[place[row]]!r} in row {row + 1}, which the model has never "
-                f"seen; it knows {listed(self.levels)}"
+                f"seen; it knows {join_names(self.levels)}"
             )
         # the last entry is that of what is missing, place −1
         return np.array([*texts, None], dtype=object)[place]
@@ -159,10 +159,10 @@ class Levelling(NamedTuple):
     def column(self, name: str, counts: Mapping[str, int]) -> LevelColumn:
         """For levels that occurred so often."""
         if self.coding not in CODINGS:
-            raise ValueError(f"coding must be one of {listed(CODINGS)}, got {self.coding!r}")
-        reference, levels = self.references.get(name, ""), tuple(in_order(counts))
+            raise ValueError(f"coding must be one of {join_names(CODINGS)}, got {self.coding!r}")
+        reference, levels = self.references.get(name, ""), tuple(sort_levels(counts))
         if reference and reference not in levels:
-            raise ValueError(f"the reference of {name!r} must be one of {listed(levels)}, got {reference!r}")
+            raise ValueError(f"the reference of {name!r} must be one of {join_names(levels)}, got {reference!r}")
         return LevelColumn(name, levels, max(counts, key=lambda level: counts[level]), self.coding, reference)
 
 
@@ -189,7 +189,7 @@ def read_numbers(series: Series, mark: str = ".") -> Array:
     return NumberColumn(str(series.name), 0.0, mark).values(series)
 
 
-def are_many(levels: int, rows: int) -> bool:
+def has_many_levels(levels: int, rows: int) -> bool:
     """Whether a column has too many different texts for a coefficient each, so that these are most likely names."""
     return levels > min(MOST_LEVELS, max(FEW_LEVELS, rows // 2))
 
@@ -203,7 +203,7 @@ def learn_levels(series: Series, levelling: Levelling = TREATMENT, hint: str = "
     """A column of levels; None for one that is the same (or missing) in every row."""
     name, present = str(series.name), series.dropna()
     counts = level_counts(present)
-    if are_many(len(counts), len(present)):
+    if has_many_levels(len(counts), len(present)):
         raise ValueError(
             f"column {name!r} holds {len(counts)} different texts in {len(present)} rows, too many to be levels; "
             f"{hint}leave it out with drop (--drop {quote(name)})"
@@ -211,15 +211,15 @@ def learn_levels(series: Series, levelling: Levelling = TREATMENT, hint: str = "
     return levelling.column(name, counts) if len(counts) > 1 else None
 
 
-def written_numbers(series: Series, mark: str = ".") -> Series:
+def parse_numbers(series: Series, mark: str = ".") -> Series:
     """Texts such as $12.30, 1,234, (50) for −50, 12 % or 1 234,5 (with the mark ",") as numbers; NaN for others.
 
     Examples
     --------
     >>> import pandas
-    >>> written_numbers(pandas.Series(["$1,234.50", "(12)", "1,2", "15 %", "7"])).tolist()
+    >>> parse_numbers(pandas.Series(["$1,234.50", "(12)", "1,2", "15 %", "7"])).tolist()
     [1234.5, -12.0, nan, 15.0, 7.0]
-    >>> written_numbers(pandas.Series(["1.234,50 €"]), mark=",").tolist()
+    >>> parse_numbers(pandas.Series(["1.234,50 €"]), mark=",").tolist()
     [1234.5]
     """
     text = series.astype("string").str.replace(SIGNS, "", regex=True).str.replace("−", "-")
@@ -242,7 +242,7 @@ def odd_cells(series: Series, rows: NDArray[np.intp], most: int = 3) -> str:
     """
     first: dict[str, int] = {}
     for row in rows:
-        first.setdefault(as_text(series.iloc[row]), int(row) + 1)
+        first.setdefault(write_cell(series.iloc[row]), int(row) + 1)
     shown = ", ".join(f"{text!r} in row {row}" for text, row in list(first.items())[:most])
     more = f" and {len(first) - most} other texts" if len(first) > most else ""
     return shown + more
@@ -284,7 +284,7 @@ def refuse_nearly_numbers(series: Series, is_target: bool = False, levels_by: st
         said = odd_cells(series, np.array(sorted(endless)))
         raise ValueError(f"column {str(series.name)!r} must hold finite numbers, and has {said}")
     if len(wrong) and len(wrong) <= NEARLY * int(series.notna().sum()):
-        marks = ",".join(dict.fromkeys(as_text(series.iloc[row]) for row in wrong[:3]))
+        marks = ",".join(dict.fromkeys(write_cell(series.iloc[row]) for row in wrong[:3]))
         what = f"the target {str(series.name)!r}" if is_target else f"column {str(series.name)!r}"
         levels = (
             ""
@@ -316,7 +316,7 @@ def looks_written(series: Series) -> bool:
     present = series.dropna().drop_duplicates()
     numbers = need_pandas().to_numeric(present, errors="coerce")
     return bool(
-        len(present) and numbers.isna().any() and any(written_numbers(present, mark).notna().all() for mark in ".,")
+        len(present) and numbers.isna().any() and any(parse_numbers(present, mark).notna().all() for mark in ".,")
     )
 
 
@@ -349,38 +349,38 @@ def holds_numbers(dtype: Any) -> bool:
     return bool(types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype))
 
 
-def coded(series: Series) -> tuple[NDArray[np.intp], list[str]]:
+def encode_texts(series: Series) -> tuple[NDArray[np.intp], list[str]]:
     """The place of each cell's text in a list of texts, −1 where it is missing.
 
     Examples
     --------
     >>> import pandas
-    >>> place, texts = coded(pandas.Series([2.0, None, 1.5, 2.0]))
+    >>> place, texts = encode_texts(pandas.Series([2.0, None, 1.5, 2.0]))
     >>> place.tolist(), texts
     ([0, -1, 1, 0], ['2', '1.5'])
     """
     pandas = need_pandas()
     if series.dtype == object:  # True and 1 are alike to pandas, and not to people
-        series = series.map(as_text, na_action="ignore")
+        series = series.map(write_cell, na_action="ignore")
     place, values = pandas.factorize(series)
-    return place, [as_text(value) for value in values]
+    return place, [write_cell(value) for value in values]
 
 
 def level_counts(series: Series) -> dict[str, int]:
     """How often each text occurs, the most frequent first."""
-    place, texts = coded(series)
+    place, texts = encode_texts(series)
     found = dict.fromkeys(texts, 0)
     for text, count in zip(texts, np.bincount(place[place >= 0], minlength=len(texts)), strict=True):
         found[text] += int(count)
     return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
 
-def as_text(cell: Any) -> str:
+def write_cell(cell: Any) -> str:
     """A cell as people write it: 2.0 and 2 are the same level.
 
     Examples
     --------
-    >>> as_text(2.0), as_text(True), as_text(0.25)
+    >>> write_cell(2.0), write_cell(True), write_cell(0.25)
     ('2', 'True', '0.25')
     """
     if isinstance(cell, float | np.floating):
@@ -388,12 +388,12 @@ def as_text(cell: Any) -> str:
     return str(cell)
 
 
-def in_order(texts: Any) -> list[str]:
+def sort_levels(texts: Any) -> list[str]:
     """Levels by number where all are numbers, else by alphabet.
 
     Examples
     --------
-    >>> in_order(["10", "9"]), in_order(["low", "high"])
+    >>> sort_levels(["10", "9"]), sort_levels(["low", "high"])
     (['9', '10'], ['high', 'low'])
     """
     try:
@@ -402,7 +402,7 @@ def in_order(texts: Any) -> list[str]:
         return sorted(texts)
 
 
-def listed(names: Any, most: int = 12) -> str:
+def join_names(names: Any, most: int = 12) -> str:
     """A list of names in a sentence, cut where it gets long."""
     names = list(names)
     return ", ".join(repr(name) for name in names[:most]) + (f" and {len(names) - most} more" if names[most:] else "")

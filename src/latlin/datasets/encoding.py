@@ -17,10 +17,10 @@ from latlin.datasets.columns import (
     Series,
     column_of_numbers,
     hint_of,
+    join_names,
     learn_levels,
     learn_numbers,
     level_counts,
-    listed,
     looks_written,
     refuse_containers,
     refuse_nearly_numbers,
@@ -194,7 +194,7 @@ class Encoding:
         return Encoded(matrix, kept, gaps)
 
     def _policy(self, missing: str | None) -> str:
-        missing = self.missing if missing is None else checked_missing(missing)
+        missing = self.missing if missing is None else check_missing(missing)
         if missing == "model" and self.imputer is None:
             raise ValueError("missing='model' needs a model that was fitted with it, and this one was not")
         return missing
@@ -203,7 +203,7 @@ class Encoding:
         """Cells by column: numbers, texts of levels, days, with NaN and None where they are missing."""
         absent = [column.name for column in self.columns if column.name not in frame.columns]
         if absent:
-            raise ValueError(f"the table lacks {listed(absent)}, which the model was fitted with")
+            raise ValueError(f"the table lacks {join_names(absent)}, which the model was fitted with")
         plain, table = _plain_numbers(frame, [c.name for c in self.columns if isinstance(c, NumberColumn)])
         known = {name: table[:, k] for k, name in enumerate(plain)}
         return {c.name: known[c.name] if c.name in known else c.values(frame[c.name]) for c in self.columns}
@@ -261,11 +261,11 @@ def learn_encoding(
     goal = () if target is None else (target,)
     unknown = [n for n in (*goal, *drop, *kinds, *levelling.references) if n not in frame.columns]
     if unknown:
-        raise ValueError(f"the table has no column {listed(unknown)}; it has {listed(frame.columns)}")
+        raise ValueError(f"the table has no column {join_names(unknown)}; it has {join_names(frame.columns)}")
     names = [name for name in frame.columns if name != target and name not in drop]
     problems: list[str] = []
     learnt = try_collecting(problems, lambda: _learnt(frame, names, kinds, levelling, decimal), {})
-    if problems and checked_missing(missing) == "error":
+    if problems and check_missing(missing) == "error":
         problems.append(refusal_of_gaps(frame[names]))
     refuse_all(problems)
     columns = tuple(column for column in learnt.values() if column is not None)
@@ -274,7 +274,7 @@ def learn_encoding(
     if not columns:
         besides = "" if target is None else f" besides {target!r}"
         raise ValueError(f"the table has no column{besides} that could explain it")
-    made = Encoding(columns, checked_missing(missing), tuple(name for name, column in learnt.items() if column is None))
+    made = Encoding(columns, check_missing(missing), tuple(name for name, column in learnt.items() if column is None))
     return _with_gaps(made, frame)
 
 
@@ -288,7 +288,7 @@ def fill_missing(frame: Frame, missing: str) -> Frame:
     >>> fill_missing(table, "mean")["age"].tolist(), len(fill_missing(table, "drop"))
     ([30.0, 40.0, 50.0], 1)
     """
-    missing = checked_missing(missing)
+    missing = check_missing(missing)
     gappy = [name for name in frame.columns if frame[name].isna().any()]
     if missing == "error" or not gappy:
         return frame
@@ -433,18 +433,18 @@ def _refusal(gaps: Mapping[str, int], rows: int) -> str:
     if not gaps:
         return ""
     return (
-        f"there are missing values: {listed_gaps(gaps)} of {rows} rows; say what to do with them by "
+        f"there are missing values: {describe_gaps(gaps)} of {rows} rows; say what to do with them by "
         "missing (--missing): 'drop', 'mean', 'indicator' or 'model'"
     )
 
 
-def checked_missing(missing: str) -> str:
+def check_missing(missing: str) -> str:
     missing = {"impute": "mean", "modelled": "model"}.get(missing, missing)
     if missing not in MISSING:
-        raise ValueError(f"missing must be one of {listed(MISSING)}, got {missing!r}")
+        raise ValueError(f"missing must be one of {join_names(MISSING)}, got {missing!r}")
     return missing
 
 
-def listed_gaps(gaps: Mapping[str, int]) -> str:
+def describe_gaps(gaps: Mapping[str, int]) -> str:
     """Missing values by column, in a sentence."""
     return ", ".join(f"{name!r} {count}" for name, count in gaps.items())

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import re
 
-from latlin.datasets.columns import are_many, column_of_numbers, level_counts, looks_written, refuse_nearly_numbers
+from latlin.datasets.columns import (
+    column_of_numbers,
+    has_many_levels,
+    level_counts,
+    looks_written,
+    refuse_nearly_numbers,
+)
 from latlin.datasets.dates import looks_dated
-from latlin.datasets.encoding import checked_missing, fill_missing
+from latlin.datasets.encoding import check_missing, fill_missing
 from latlin.datasets.problems import refuse_all
 from latlin.datasets.table import Frame
 
@@ -27,7 +33,7 @@ def fill_formula(frame: Frame, formula: str, missing: str) -> tuple[Frame, list[
     >>> len(made), notes[0]
     (1, "Missing cells: 1 in 'y', 1 in 'x'; 2 of 3 rows were left out.")
     """
-    if checked_missing(missing) == "indicator":
+    if check_missing(missing) == "indicator":
         raise ValueError("missing 'indicator' cannot be used with a formula, which names its columns: use drop or mean")
     goal, _, rest = formula.partition("~")
     response, others = named_columns(frame, goal), named_columns(frame, rest)
@@ -72,7 +78,7 @@ def _names(frame: Frame, rest: str) -> list[str]:
         series = frame[name].dropna()
         if series.dtype.kind in "biufcmM" or series.dtype == "category" or column_of_numbers(series) is not None:
             continue
-        if are_many(texts := len(level_counts(series)), len(series)):
+        if has_many_levels(texts := len(level_counts(series)), len(series)):
             numbers = f"make numbers of them with --numbers {name!r}, " if looks_written(series) else ""
             if looks_dated(series):
                 numbers = "if they are dates, add a column of numbers to the table, such as days since the first date; "

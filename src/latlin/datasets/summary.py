@@ -19,8 +19,8 @@ from latlin.datasets.columns import (
     Levelling,
     NumberColumn,
     Series,
-    are_many,
     column_of_numbers,
+    has_many_levels,
     level_counts,
 )
 from latlin.datasets.table import Frame, need_pandas
@@ -91,7 +91,7 @@ class ColumnSummary:
             return None
         if self.is_number:
             return NumberColumn(self.name, self.mean)
-        if are_many(len(self.counts), self.present):
+        if has_many_levels(len(self.counts), self.present):
             raise ValueError(
                 f"column {self.name!r} holds more than {min(MOST_LEVELS, len(self.counts) - 1)} different texts in "
                 f"{self.present} rows, too many to be levels; leave it out with drop (--drop {self.name})"

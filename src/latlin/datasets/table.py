@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latlin.numerics.atomic import replacing
-from latlin.numerics.options import listed
+from latlin.numerics.atomic import replace_file
+from latlin.numerics.options import check_list
 
 Frame = Any  # a pandas.DataFrame; pandas is imported where it is used
 PARQUET = {".parquet", ".pq"}
@@ -54,12 +54,12 @@ def read_table(
     """
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"path must be the path of a file, got {path!r:.80}")
-    texts = listed("missing_values", missing_values, "texts")
+    texts = check_list("missing_values", missing_values, "texts")
     if sep is not None and (not isinstance(sep, str) or len(sep) != 1):
         raise ValueError(f"sep must be one character, got {sep!r}")
     if not isinstance(decimal, str) or decimal not in (".", ","):
         raise ValueError(f"decimal must be '.' or ',', got {decimal!r}")
-    source = existing_file(path)
+    source = check_file(path)
     ending = table_ending(source)
     try:
         options = {"decimal": decimal, "na_values": texts}
@@ -109,7 +109,7 @@ def repeat_rows(frame: Frame, frequency: str) -> Frame:
     return frame.drop(columns=frequency).iloc[rows].reset_index(drop=True)
 
 
-def existing_file(path: str | os.PathLike[str]) -> Path:
+def check_file(path: str | os.PathLike[str]) -> Path:
     """The path of a file that is there."""
     source = Path(path)
     if source.is_dir():
@@ -122,7 +122,7 @@ def existing_file(path: str | os.PathLike[str]) -> Path:
 def write_table(path: str | os.PathLike[str], frame: Frame) -> None:
     """Write a data frame as CSV or Parquet, by the file's ending; a failed write leaves the old file as it was."""
     ending = table_ending(Path(path))
-    with replacing(path) as fresh:
+    with replace_file(path) as fresh:
         if ending in PARQUET:
             need_pyarrow()
             frame.to_parquet(fresh, index=False)
@@ -239,7 +239,7 @@ def read_parts(path: Path, rows: int | None = None, reading: Mapping[str, Any] |
 
     A file without rows has no parts. `reading` holds options of `read_table` for text files.
     """
-    if table_ending(existing_file(path)) not in PARQUET:
+    if table_ending(check_file(path)) not in PARQUET:
         yield FilePart(read_table(path, **(reading or {})), path, 0, True)
         return
     yield from _parquet_parts(path, rows)
@@ -264,7 +264,7 @@ def _parquet_parts(path: Path, rows: int | None) -> Iterator[FilePart]:
 
 
 @contextmanager
-def appending(path: str | os.PathLike[str]) -> Iterator[Callable[[Frame], None]]:
+def append_rows(path: str | os.PathLike[str]) -> Iterator[Callable[[Frame], None]]:
     """A function that adds rows to a new CSV or Parquet file, which takes its place when the block ends well.
 
     Rows that come later must have the columns of the first ones, of the same kinds.
@@ -273,7 +273,7 @@ def appending(path: str | os.PathLike[str]) -> Iterator[Callable[[Frame], None]]
     ending = table_ending(target)
     if target.suffix == ".zip":
         raise ValueError(f"{target} cannot be written part by part: choose another ending, .gz say")
-    with replacing(target) as fresh:
+    with replace_file(target) as fresh:
         if ending in PARQUET:
             with _parquet_rows(fresh) as add:
                 yield add

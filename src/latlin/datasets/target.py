@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from latlin.datasets.columns import (
     Series,
-    coded,
     column_of_numbers,
-    in_order,
+    encode_texts,
+    join_names,
     level_counts,
-    listed,
     looks_written,
     refuse_nearly_numbers,
+    sort_levels,
 )
 from latlin.potentials.checks import RefusedSites
 from latlin.potentials.families import AMOUNTS, COUNTS, SUCCESSES, TIMES
@@ -123,11 +123,11 @@ class Target:
 
     def _labelled(self, series: Series) -> NDArray[Any]:
         label_of = dict(zip(self.levels, self.labels, strict=True))
-        place, texts = coded(series)
+        place, texts = encode_texts(series)
         unknown = sorted(set(texts) - label_of.keys())
         if unknown:
             raise ValueError(
-                f"the target {self.name!r} has {listed(unknown)}, not among its levels {listed(self.levels)}"
+                f"the target {self.name!r} has {join_names(unknown)}, not among its levels {join_names(self.levels)}"
             )
         return np.array([label_of[text] for text in texts])[place]
 
@@ -162,7 +162,7 @@ def guess_family(series: Series) -> Guess:
     if distinct < 2:
         raise ValueError(f"the target {series.name!r} must have at least two different values, and has {distinct}")
     if distinct == 2:
-        return Guess("logistic", f"{series.name!r} has two values, {listed(in_order(level_counts(present)))}")
+        return Guess("logistic", f"{series.name!r} has two values, {join_names(sort_levels(level_counts(present)))}")
     if numbers is None:
         refuse_nearly_numbers(series, is_target=True)
         if distinct > FEW:
@@ -182,11 +182,13 @@ def guess_family(series: Series) -> Guess:
 def learn_target(series: Series, family: str, levels: Sequence[str] = ()) -> Target:
     """The target for a family; texts that are ordered need their `levels`, lowest first."""
     if family not in FAMILIES:
-        raise ValueError(f"family must be one of {listed(FAMILIES)}, got {family!r}")
+        raise ValueError(f"family must be one of {join_names(FAMILIES)}, got {family!r}")
     name, present = str(series.name), series.dropna()
-    found = in_order(level_counts(present)) if family in LABELLED else []
+    found = sort_levels(level_counts(present)) if family in LABELLED else []
     if family == "ordinal" and not levels and column_of_numbers(present) is None:
-        raise ValueError(f"the levels of {name!r} are texts, {listed(found)}: say their order with levels (--levels)")
+        raise ValueError(
+            f"the levels of {name!r} are texts, {join_names(found)}: say their order with levels (--levels)"
+        )
     if family == "ordinal" and len(found) > 2 * FEW:
         raise ValueError(f"the target {name!r} has {len(found)} different values, too many to be ordered levels")
     return Target(name, family, tuple(levels) or tuple(found))

@@ -117,7 +117,7 @@ class Chain:
         return sparse.csr_array((data, (rows, columns)), shape=(self.dim, self.dim))
 
 
-def totals(values: Array, state: NDArray[np.integer], steps: int) -> Array:
+def sum_by_state(values: Array, state: NDArray[np.integer], steps: int) -> Array:
     """Sums of numbers per site over the sites of every state."""
     return np.bincount(state, values, steps).astype(float, copy=False)
 

@@ -28,7 +28,7 @@ from latlin.inference.infer import infer, resolve
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import checked_matrix, listed, number, whole
+from latlin.numerics.options import check_list, check_matrix, check_number, check_whole
 from latlin.potentials.base import Potential
 
 # --- Linear filters whose responses are sparse in signals and images: finite differences and orthonormal wavelets.
@@ -85,7 +85,7 @@ def wavelet_transform(shape: int | Sequence[int], levels: int | None = None) -> 
     """
     sizes = _sizes(shape)
     deepest = _deepest(sizes)
-    depth = deepest if levels is None else whole("levels", levels)
+    depth = deepest if levels is None else check_whole("levels", levels)
     if not 0 <= depth <= deepest:
         raise ValueError(f"levels must lie between 0 and {deepest} for shape {tuple(sizes)}, got {levels!r}")
     coarse, details = sparse.csr_array(sparse.eye_array(int(np.prod(sizes)))), []
@@ -120,7 +120,7 @@ def _kron(a: sparse.sparray, b: sparse.sparray) -> sparse.csr_array:
 
 
 def _sizes(shape: int | Sequence[int]) -> list[int]:
-    sizes = [whole("shape", size, 1) for size in ([shape] if np.ndim(shape) == 0 else shape)]  # type: ignore[union-attr]
+    sizes = [check_whole("shape", size, 1) for size in ([shape] if np.ndim(shape) == 0 else shape)]  # type: ignore[union-attr]
     if not sizes:
         raise ValueError(f"shape must hold positive sizes, got {shape!r}")
     return sizes
@@ -185,11 +185,13 @@ class SequentialDesign:
         slack: float | None = None,
         verbose: bool = False,
     ) -> None:
-        self.noise_variance = None if noise_variance is None else number("noise_variance", noise_variance, above=0.0)
+        self.noise_variance = (
+            None if noise_variance is None else check_number("noise_variance", noise_variance, above=0.0)
+        )
         self.likelihood = likelihood
         _check_answers(noise_variance, likelihood)
-        self.slack = None if slack is None else number("slack", slack, above=0.0)
-        dim = None if dim is None else whole("dim", dim, 1)
+        self.slack = None if slack is None else check_number("slack", slack, above=0.0)
+        dim = None if dim is None else check_whole("dim", dim, 1)
         self.engine, self.verbose = resolve(engine), verbose
         factors = _site_factors(filters, prior)
         self.dim = _dimension(factors, dim)
@@ -341,7 +343,7 @@ class SequentialDesign:
         return density
 
     def _rows(self, value: ArrayLike, name: str) -> Array:
-        return np.asarray(checked_matrix(np.atleast_2d(np.asarray(value, float)), name, self.dim))
+        return np.asarray(check_matrix(np.atleast_2d(np.asarray(value, float)), name, self.dim))
 
 
 def _check_answers(noise_variance: float | None, likelihood: Potential | None) -> None:
@@ -359,7 +361,7 @@ def _check_updates(engine: Engine, likelihood: Potential | None) -> None:
 
 def _site_factors(filters: Any, prior: Potential | Sequence[Potential]) -> list[SiteFactor]:
     matrices = list(filters) if isinstance(filters, list | tuple) else [filters]
-    priors = [prior] * len(matrices) if isinstance(prior, Potential) else listed("prior", prior, "potentials")
+    priors = [prior] * len(matrices) if isinstance(prior, Potential) else check_list("prior", prior, "potentials")
     if not matrices:
         raise ValueError("filters must be a matrix or a list of matrices, got none")
     if len(priors) != len(matrices):

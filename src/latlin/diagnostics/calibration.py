@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, chdtrc, ndtr
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import float_array, function, listed, number, whole
+from latlin.numerics.options import check_callable, check_list, check_number, check_whole, float_array
 from latlin.numerics.progress import Progress, progress
 from latlin.numerics.rng import RandomState, generator
 
@@ -103,7 +103,7 @@ def interval_score(y: ArrayLike, low: ArrayLike, high: ArrayLike, coverage: floa
     >>> interval_score([0.0, 2.0], -1.0, 1.0, coverage=0.9).round(6).tolist()
     [2.0, 22.0]
     """
-    coverage = number("coverage", coverage, above=0.0, below=1.0)
+    coverage = check_number("coverage", coverage, above=0.0, below=1.0)
     y, low, high = stack_numbers(y=y, low=low, high=high)
     if np.any(low > high):
         raise ValueError("low must not exceed high")
@@ -231,10 +231,12 @@ def calibrate(
     >>> found.ranks.shape, bool(found.p_values(bins=5)[0] > 0.01)
     ((40, 1), True)
     """
-    n_runs, n_draws = whole("n_runs", n_runs, 1), whole("n_draws", n_draws, 1)
-    shown = tuple(number("levels", level, above=0.0, below=1.0) for level in listed("levels", levels, "numbers"))
-    function("simulate", simulate)
-    names = None if names is None else listed("names", names, "names")
+    n_runs, n_draws = check_whole("n_runs", n_runs, 1), check_whole("n_draws", n_draws, 1)
+    shown = tuple(
+        check_number("levels", level, above=0.0, below=1.0) for level in check_list("levels", levels, "numbers")
+    )
+    check_callable("simulate", simulate)
+    names = None if names is None else check_list("names", names, "names")
     fit, rng = _fitter(estimator), generator(random_state)
     with progress("calibrate", n_runs, verbose) as bar:
         ranks = np.stack([_run(simulate, fit, n_draws, rng, bar) for _ in range(n_runs)])
@@ -317,7 +319,7 @@ def reliability_curve(happened: ArrayLike, probability: ArrayLike, *, bins: int 
     ([0.1, 0.9], [0.0, 1.0])
     """
     y, p = float_array("happened", happened), float_array("probability", probability)
-    bins = whole("bins", bins, 1)
+    bins = check_whole("bins", bins, 1)
     if y.shape != p.shape or y.ndim != 1 or not y.size:
         raise ValueError(f"happened and probability must be vectors of one length, got shapes {y.shape} and {p.shape}")
     if not (np.all(np.isin(y, (0.0, 1.0))) and np.all((p >= 0.0) & (p <= 1.0))):

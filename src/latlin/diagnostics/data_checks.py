@@ -206,7 +206,7 @@ def check_joint_separation(margin: Array, coefficients: Array, names: Sequence[s
     label : str
         The classes, in words.
     """
-    if not np.all(margin > 0.0) or separable_by_chance(len(margin), len(coefficients) + 1) > 0.001:
+    if not np.all(margin > 0.0) or chance_of_separation(len(margin), len(coefficients) + 1) > 0.001:
         return None
     order = np.argsort(-np.abs(coefficients))[:NAMED]
     shown = ", ".join(repr(str(names[j])) for j in order)
@@ -219,14 +219,14 @@ def check_joint_separation(margin: Array, coefficients: Array, names: Sequence[s
     )
 
 
-def separable_by_chance(rows: int, dim: int) -> float:
+def chance_of_separation(rows: int, dim: int) -> float:
     """Probability that random labels of rows in general position are separated by a plane (Cover, 1965).
 
     2^{1−n} Σ_{k<d} (n−1 over k)
 
     Examples
     --------
-    >>> separable_by_chance(4, 4), round(separable_by_chance(20, 10), 3)
+    >>> chance_of_separation(4, 4), round(chance_of_separation(20, 10), 3)
     (1.0, 0.5)
     """
     return float(binom.cdf(dim - 1, rows - 1, 0.5))

@@ -246,7 +246,7 @@ class LargestMoves(NamedTuple):
     log_variance: float
 
 
-def response(
+def largest_moves(
     blocks: Iterator[tuple[slice, Array]], log_weights: Array, mean: Array, variance: Array, margin: float
 ) -> LargestMoves:
     """From draws of q; a certain movement exceeds its noise by `margin` standard errors."""

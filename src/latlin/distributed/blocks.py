@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from scipy import sparse
 
-from latlin.numerics.options import real_array, whole
+from latlin.numerics.options import PerRow, Rows, check_whole, real_array
 from latlin.numerics.progress import begin_pass
 from latlin.numerics.threads import one_blas_thread, one_thread, thread_count
 
@@ -142,10 +142,10 @@ class Block(NamedTuple):
         Position among the blocks.
     """
 
-    X: Any
-    y: Any = None
-    weight: Any = None
-    offset: Any = None
+    X: Rows
+    y: PerRow = None
+    weight: PerRow = None
+    offset: PerRow = None
     number: int = 0
 
     @property
@@ -183,14 +183,14 @@ def add(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(a + b for a, b in zip(first, second, strict=True))
 
 
-def tree(parts: Iterable[T], combine: Callable[[T, T], T]) -> T:
+def combine_pairwise(parts: Iterable[T], combine: Callable[[T, T], T]) -> T:
     """All parts combined pairwise: neighbours first, then neighbouring pairs, and so on; an odd one waits.
 
     Only as many results as the tree has levels are held at a time.
 
     Examples
     --------
-    >>> tree("abcdefg", lambda a, b: f"({a}{b})")
+    >>> combine_pairwise("abcdefg", lambda a, b: f"({a}{b})")
     '(((ab)(cd))((ef)g))'
     """
     waiting: list[tuple[int, T]] = []
@@ -208,7 +208,7 @@ def tree(parts: Iterable[T], combine: Callable[[T, T], T]) -> T:
     return total
 
 
-def _check_parts(X: Any, others: dict[str, Any]) -> None:
+def _check_parts(X: Rows, others: dict[str, Any]) -> None:
     """Refuse what has no rows and columns of numbers, and what does not go with them row by row."""
     shape: tuple[int, ...] = getattr(X, "shape", ())
     dtype = getattr(X, "dtype", np.dtype(float))
@@ -244,7 +244,7 @@ class LocalBlocks:
 
     @classmethod
     def of(
-        cls, X: Any, y: Any = None, weight: Any = None, offset: Any = None, *, rows: int | None = None
+        cls, X: Rows, y: PerRow = None, weight: PerRow = None, offset: PerRow = None, *, rows: int | None = None
     ) -> LocalBlocks:
         """Blocks of `rows` rows, by default of about 64 MiB."""
         _check_parts(X, {"y": y, "weight": weight, "offset": offset})
@@ -252,7 +252,7 @@ class LocalBlocks:
         if rows is None:
             size = X.data.nbytes + X.indices.nbytes if sparse.issparse(all_rows.X) else X.nbytes
             rows = max(1, BLOCK_BYTES * all_rows.n_rows // max(size, 1))
-        return cls(all_rows, whole("rows", rows, 1))
+        return cls(all_rows, check_whole("rows", rows, 1))
 
     @property
     def n_blocks(self) -> int:
@@ -271,7 +271,7 @@ class LocalBlocks:
         return Block(X, y, weight, offset, number)
 
     def total(self, summand: Summand, *shared: Any) -> tuple[Any, ...]:
-        return tree(self._answers(summand, shared), add)
+        return combine_pairwise(self._answers(summand, shared), add)
 
     def each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
         return list(self._answers(function, shared))

@@ -87,7 +87,7 @@ LOOK = 10.0
 LOOKS = 6
 
 
-def ambient_client() -> Any:
+def current_client() -> Any:
     """The client that Dask itself would compute on now; None for schedulers of this process, and within tasks."""
     from dask.base import get_scheduler
 
@@ -105,7 +105,7 @@ def _in_task() -> bool:
     return True
 
 
-def answer(client: Any, wanted: Any) -> Any:
+def compute_answer(client: Any, wanted: Any) -> Any:
     """What the cluster finds; an error when all its workers have stopped for want of memory, which Dask waits out.
 
     Workers may still come: a cluster without any is waited for, after a warning.

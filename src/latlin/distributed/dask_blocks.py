@@ -1,9 +1,9 @@
 """Sums over the blocks of Dask collections: on this machine's threads, or on the workers of a cluster.
 
-A pass is one graph: a task a block, which makes the `Block` and calls the summand where the rows are, and a tree
-of sums in the order of `latlin.distributed.blocks.tree`, eight neighbours at a time. What summands share is in it
-once; only totals come back. Dask does the rest: it starts tasks where their rows are, and again elsewhere when a worker
-dies. Nothing is kept between passes that the user did not persist.
+A pass is one graph: a task a block, which makes the `Block` and calls the summand where the rows are, and a tree of
+sums in the order of `latlin.distributed.blocks.combine_pairwise`, eight neighbours at a time. What summands share is
+in it once; only totals come back. Dask does the rest: it starts tasks where their rows are, and again elsewhere when a
+worker dies. Nothing is kept between passes that the user did not persist.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from uuid import uuid4
 import numpy as np
 from scipy import sparse
 
-from latlin.distributed.blocks import Block, Summand, add, count_parts, log_block, report_blocks, tree
-from latlin.distributed.clusters import ambient_client, answer, explain_faults
+from latlin.distributed.blocks import Block, Summand, add, combine_pairwise, count_parts, log_block, report_blocks
+from latlin.distributed.clusters import compute_answer, current_client, explain_faults
+from latlin.numerics.options import PerRow, Rows
 from latlin.numerics.progress import begin_pass
 from latlin.numerics.threads import one_blas_thread, one_thread
 
@@ -100,7 +101,7 @@ def _column(values: Any) -> Any:
     return values if isinstance(values, np.ndarray) else np.asarray(values)
 
 
-def rows_of(X: Any) -> Parts:
+def rows_of(X: Rows) -> Parts:
     """The blocks of X: a dask.array of two dimensions, or a dask.dataframe of numbers."""
     if _is_frame(X):
         _check_numbers(X)
@@ -133,7 +134,7 @@ def column_of(name: str, values: Any, rows: Parts) -> Parts:
     return parts
 
 
-def check_columns(X: Any) -> None:
+def check_columns(X: Rows) -> None:
     """Refuse an array without columns, or of what no real number can be made of without a loss."""
     if X.shape[1] == 0:
         raise ValueError(f"X has shape {X.shape}: there are no columns")
@@ -141,12 +142,12 @@ def check_columns(X: Any) -> None:
         raise ValueError(f"X must hold real numbers, got an array of {X.dtype}")
 
 
-def n_columns_of(X: Any) -> int:
+def n_columns_of(X: Rows) -> int:
     """Columns of a dask.array or dask.dataframe."""
     return len(X.columns) if _is_frame(X) else int(X.shape[1])
 
 
-def make_block(number: int, X: Any, y: Any, weight: Any, offset: Any) -> Block:
+def make_block(number: int, X: Rows, y: PerRow, weight: PerRow, offset: PerRow) -> Block:
     """What the tasks of a block returned, as arrays; rows that do not belong together are refused."""
     for name, values in (("y", y), ("sample_weight", weight), ("offset", offset)):
         if values is not None and len(values) != X.shape[0]:
@@ -164,7 +165,7 @@ def align(values: Any) -> Any:
     return np.require(values, requirements="A") if isinstance(values, np.ndarray) else values
 
 
-def _matrix(X: Any) -> Any:
+def _matrix(X: Rows) -> Any:
     if isinstance(X, FrameRows):
         return X
     if sparse.issparse(X):
@@ -236,7 +237,7 @@ def _from_memory(name: str, values: Any, rows: Parts) -> Any:
     return da.from_array(values, chunks=(rows.lengths, *values.shape[1:]))
 
 
-def _check_numbers(X: Any) -> None:
+def _check_numbers(X: Rows) -> None:
     from pandas.api import types
 
     if not len(X.columns):
@@ -301,7 +302,7 @@ class Pass(NamedTuple):
     @classmethod
     def begin(cls, client: Any, count: int = 0) -> Pass:
         """A pass by this client, by default where Dask itself would compute."""
-        client = ambient_client() if client is None else client
+        client = current_client() if client is None else client
         return cls(uuid4().hex, client, count, begin_pass(count) if count else None)
 
     def work(self, function: Callable[..., Any], shared: tuple[Any, ...]) -> dict[Key, Any]:
@@ -315,7 +316,7 @@ class Pass(NamedTuple):
         wanted = Delayed(key, graph)
         watch = nullcontext() if self.tell is None else report_blocks(self.client, self.name, self.watched, self.tell)
         with explain_faults(), one_blas_thread(), watch:
-            found = wanted.compute() if self.client is None else answer(self.client, wanted)
+            found = wanted.compute() if self.client is None else compute_answer(self.client, wanted)
         return type(found)(map(align, found)) if type(found) in (tuple, list) else align(found)
 
 
@@ -344,7 +345,9 @@ class DaskBlocks:
     client: Any = None
 
     @classmethod
-    def of(cls, X: Any, y: Any = None, weight: Any = None, offset: Any = None, *, client: Any = None) -> DaskBlocks:
+    def of(
+        cls, X: Rows, y: PerRow = None, weight: PerRow = None, offset: PerRow = None, *, client: Any = None
+    ) -> DaskBlocks:
         """Blocks of a dask.array or dask.dataframe; what belongs to its rows is cut like it."""
         rows = rows_of(X)
         if rows.lengths is not None and sum(rows.lengths) == 0:
@@ -402,7 +405,7 @@ class DaskBlocks:
         return {**self.graph, **run.work(function, shared), **leaves}, list(leaves)
 
 
-def each_part(collection: Any, function: Callable[..., Any], *shared: Any, client: Any = None) -> list[Any]:
+def map_parts(collection: Any, function: Callable[..., Any], *shared: Any, client: Any = None) -> list[Any]:
     """`function(part, *shared)` of every part of a Dask collection as it is, a data frame with texts say, in order."""
     parts, run = parts_of(collection), Pass.begin(client)
     name = run.name
@@ -422,7 +425,7 @@ def _columns(parts: Sequence[Parts | None]) -> list[tuple[Key | None, ...]]:
     return [(None,) * len(rows.keys) if part is None else part.keys for part in parts]
 
 
-def _applied(work: Work, number: int, X: Any, y: Any, weight: Any, offset: Any) -> Any:
+def _applied(work: Work, number: int, X: Rows, y: PerRow, weight: PerRow, offset: PerRow) -> Any:
     block = make_block(number, X, y, weight, offset)
     found = _worked(work, block) if block.n_rows else NoRows()
     if work.logged:
@@ -437,7 +440,7 @@ def _worked(work: Work, part: Any) -> Any:
 
 def _sum(*parts: Any) -> Any:
     there = [part for part in parts if not isinstance(part, NoRows)]
-    return tree(there, add) if there else NoRows()
+    return combine_pairwise(there, add) if there else NoRows()
 
 
 def _gathered(*answers: Any) -> list[Any]:

@@ -16,12 +16,13 @@ from scipy import sparse
 
 from latlin.distributed.blocks import BLOCK_BYTES, Block, Blocks, LocalBlocks
 from latlin.distributed.dask_blocks import DaskBlocks, FrameRows, check_columns, parts_of
+from latlin.numerics.options import PerRow, Rows, Table
 
 #: what estimators call what belongs to the rows
 ARGUMENTS = {"y": "y", "weight": "sample_weight", "offset": "offset"}
 
 
-def is_blocked(X: Any) -> bool:
+def is_blocked(X: Rows) -> bool:
     """Whether X is fitted block by block: a memory-mapped array of more than 64 MiB, a Dask collection, or `Blocks`.
 
     Smaller maps, such as joblib makes of its arguments, are arrays like others.
@@ -41,7 +42,7 @@ def is_dask(values: Any) -> bool:
     return type(values).__module__.partition(".")[0] == "dask"
 
 
-def open_blocks(X: Any, y: Any = None, weight: Any = None, offset: Any = None, client: Any = None) -> Blocks:
+def open_blocks(X: Rows, y: PerRow = None, weight: PerRow = None, offset: PerRow = None, client: Any = None) -> Blocks:
     """X and what belongs to its rows, as blocks.
 
     Parameters
@@ -69,11 +70,11 @@ def open_blocks(X: Any, y: Any = None, weight: Any = None, offset: Any = None, c
     return _open_local(X, beside)
 
 
-def _has_blocks(X: Any) -> bool:
+def _has_blocks(X: Rows) -> bool:
     return all(hasattr(type(X), name) for name in ("total", "each", "fold"))
 
 
-def _open_local(X: Any, beside: dict[str, Any]) -> LocalBlocks:
+def _open_local(X: Rows, beside: dict[str, Any]) -> LocalBlocks:
     X = X if sparse.issparse(X) else np.asanyarray(X)
     if X.ndim != 2:
         raise ValueError(f"X has shape {X.shape}; expected two dimensions, rows and columns")
@@ -161,7 +162,7 @@ def _joined(tables: list[Any]) -> Any:
 # A block's X is then a `FrameRows`, which has columns by name; a reading makes numbers of them where the block is.
 
 
-def is_large_frame(frame: Any) -> bool:
+def is_large_frame(frame: Table) -> bool:
     """Whether a table is fitted block by block: a Dask frame, blocks, or memory-mapped columns of more than 64 MiB.
 
     Examples
@@ -180,7 +181,7 @@ def is_large_frame(frame: Any) -> bool:
     return sum(values.nbytes for values in mapped) > BLOCK_BYTES
 
 
-def frame_blocks(frame: Any, *, rows: int | None = None, client: Any = None) -> Blocks:
+def frame_blocks(frame: Table, *, rows: int | None = None, client: Any = None) -> Blocks:
     """The rows of a table in blocks.
 
     Parameters
@@ -235,7 +236,7 @@ class Sample:
         return {name: frame[name][taken] for name in frame.columns}
 
 
-def sampled(blocks: Blocks, most: int) -> tuple[int, dict[str, NDArray[Any]]]:
+def sample_rows(blocks: Blocks, most: int) -> tuple[int, dict[str, NDArray[Any]]]:
     """The number of rows, and a table of about `most` of them at even distances, with every label in it.
 
     Where there are no more than that, it is the whole table.
@@ -255,7 +256,7 @@ def _length(block: Block) -> int:
 # --- What an estimator remembers of the columns of data that scikit-learn does not validate.
 
 
-def remember_columns(estimator: Any, X: Any, n_columns: int) -> None:
+def remember_columns(estimator: Any, X: Rows, n_columns: int) -> None:
     """Set `n_features_in_`, and `feature_names_in_` when all columns of X have names that are text.
 
     Examples
@@ -287,7 +288,7 @@ def rowwise(method: Method) -> Method:
     """
 
     @wraps(method)
-    def ask(self: Any, X: Any, *offset: Any, **options: Any) -> Any:
+    def ask(self: Any, X: Rows, *offset: PerRow, **options: Any) -> Any:
         if not is_blocked(X):
             return method(self, X, *offset, **options)
         beside = offset[0] if offset else options.pop("offset", None)
@@ -307,7 +308,7 @@ class Answer:
     estimator: Any
     method: str
 
-    def __call__(self, X: Any, offset: Any = None) -> Any:
+    def __call__(self, X: Rows, offset: PerRow = None) -> Any:
         question = getattr(self.estimator, self.method)
         rows = X.toarray() if sparse.issparse(X) and not self._takes_sparse else X
         return question(rows) if offset is None else question(rows, offset)
@@ -316,7 +317,7 @@ class Answer:
     def _takes_sparse(self) -> bool:
         return bool(self.estimator.__sklearn_tags__().input_tags.sparse)
 
-    def of_columns(self, X: Any, offset: Any) -> Any:
+    def of_columns(self, X: Rows, offset: PerRow) -> Any:
         """With offsets that came as a column, so that they have the axes of X."""
         return self(X, offset[:, 0])
 
@@ -324,11 +325,11 @@ class Answer:
         return self(block.X if sparse.issparse(block.X) else np.asarray(block.X), block.offset)
 
 
-def _eagerly(answer: Answer, X: Any, offset: Any) -> Any:
+def _eagerly(answer: Answer, X: Rows, offset: PerRow) -> Any:
     return np.concatenate(open_blocks(X, offset=offset).each(answer.of_block))
 
 
-def _lazily(answer: Answer, X: Any, offset: Any) -> Any:
+def _lazily(answer: Answer, X: Rows, offset: PerRow) -> Any:
     """A Dask array; nothing is computed yet but the answer to one made-up row, for its kind."""
     if hasattr(X, "columns"):
         if offset is not None:
@@ -345,7 +346,7 @@ def _lazily(answer: Answer, X: Any, offset: Any) -> Any:
     return da.map_blocks(answer.of_columns, rows, column, dtype=kind.dtype, meta=kind, **shape)
 
 
-def _of_frame(X: Any, answer: Answer, empty: Any) -> Any:
+def _of_frame(X: Rows, answer: Answer, empty: Any) -> Any:
     """The partitions stay data frames, with the names of their columns; how many rows they have is not known."""
     import dask
     import dask.array as da

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from latlin.diagnostics.inference_data import inference_data
 from latlin.numerics.arrays import LOG_2PI
 from latlin.numerics.linalg import Array, LowRankNormal, weighted_gram
-from latlin.numerics.options import whole
+from latlin.numerics.options import check_whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 
@@ -31,7 +31,7 @@ class LatentDraws(Reported):
         X : array-like
             Rows, in the form that `transform` takes.
         """
-        return self._draw_posterior(X, whole("n_samples", n_samples, 1), generator(random_state))
+        return self._draw_posterior(X, check_whole("n_samples", n_samples, 1), generator(random_state))
 
     def to_arviz(self, n_samples: int = 1000, random_state: RandomState = None, *, X: Any) -> Any:
         """Draws of the latents of rows X as an `arviz.InferenceData` (of ArviZ 1, a `DataTree`); needs ArviZ.
@@ -87,7 +87,7 @@ class FactorFit(NamedTuple):
         return LowRankNormal(self.mean, self.loadings, self.noise)
 
 
-def canonical(loadings: Array, noise: Array) -> Array:
+def make_canonical(loadings: Array, noise: Array) -> Array:
     """Rotate so that FᵀΨ⁻¹F is diagonal and falling, each factor's largest loading positive."""
     _, vectors = np.linalg.eigh(weighted_gram(loadings, noise))
     return fix_signs(vectors[:, ::-1].T @ loadings)

@@ -70,7 +70,7 @@ class _MeanAtVariances(NamedTuple):
     variance: Array
 
 
-def held_sites(model: Model) -> HeldSites | None:
+def sole_sites(model: Model) -> HeldSites | None:
     """The rows of a model with one factor of sites, in memory; None for any other."""
     form = sum_form(model) if isinstance(model, LatentLinearModel) else None
     return form.here[0] if form is not None and len(form.here) == 1 else None

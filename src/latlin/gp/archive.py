@@ -19,7 +19,7 @@ from latlin.gp.latent import Latent, Process, prior_of
 from latlin.gp.search import Found
 from latlin.gp.setting import Setting
 from latlin.gp.state_space import StateSpaceLatent
-from latlin.gp.vecchia import VecchiaLatent, model_of, picking
+from latlin.gp.vecchia import VecchiaLatent, model_of, selection_matrix
 from latlin.inference.forms.dense import site_form
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import LatentLinearModel, SiteFactor
@@ -117,7 +117,7 @@ def _put_vecchia_together(
     numbers: Mapping[str, Any],
 ) -> VecchiaLatent:
     given = hoods.conditionals(setting.kernel, setting.amplitude)
-    seen = SiteFactor(picking(rows, len(hoods.inputs)), potential)
+    seen = SiteFactor(selection_matrix(rows, len(hoods.inputs)), potential)
     posterior = _posterior(model_of(setting, given, seen), sites, trace, numbers)
     return VecchiaLatent(setting, hoods, given, posterior)
 

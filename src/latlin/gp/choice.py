@@ -15,7 +15,7 @@ from latlin.gp.inducing import Inducing
 from latlin.gp.setting import Setting
 from latlin.gp.state_space import StateSpace
 from latlin.gp.vecchia import Vecchia
-from latlin.numerics.options import is_name, named_or_own
+from latlin.numerics.options import is_name, resolve_choice
 
 #: short name → approximation with its default options
 APPROXIMATIONS: dict[str, type[Any]] = {kind.name: kind for kind in (Dense, Grid, Inducing, StateSpace, Vecchia)}
@@ -111,7 +111,7 @@ def _suited(setting: Setting, n_rows: int, n_columns: int) -> Choice:
 
 def _resolve(wanted: Any) -> Approximation:
     known = {"auto": None, **APPROXIMATIONS}
-    found = named_or_own("approximation", wanted, known, "an object of latlin.gp", _prepares)
+    found = resolve_choice("approximation", wanted, known, "an object of latlin.gp", _prepares)
     approximation: Approximation = found() if isinstance(found, type) else found
     return approximation
 

@@ -19,20 +19,28 @@ from latlin.gp.choice import Approximated, Choice
 from latlin.gp.dense import Dense
 from latlin.gp.draws import ClassDraws
 from latlin.gp.inducing import Inducing
-from latlin.gp.joint import Joint, by_class, log_probabilities
-from latlin.gp.joint_inducing import JointInducing, why_not_held
+from latlin.gp.joint import Joint, log_probabilities, split_by_class
+from latlin.gp.joint_inducing import JointInducing, refusal_of_joint_fit
 from latlin.gp.joint_vecchia import JointVecchia
-from latlin.gp.latent import Process, default_kernel, given_kernel, resolve_engine
+from latlin.gp.latent import Process, copy_kernel, default_kernel, resolve_engine
 from latlin.gp.learning import AveragedProcess, Search, check_search, fit_process
 from latlin.gp.search import Optimizer
 from latlin.gp.setting import Likelihood, Setting
-from latlin.gp.training import Training, journal_for, labels_in, open_training
+from latlin.gp.training import Training, distinct_labels, open_journal, open_training
 from latlin.gp.vecchia import Vecchia
 from latlin.inference.engine import Engine
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import Array, numeric, orderly, side_by_side, stacked, summable, visible
-from latlin.numerics.options import jobs, one_of, whole
+from latlin.numerics.arrays import (
+    Array,
+    check_numeric,
+    check_sortable,
+    check_summable,
+    check_visible,
+    stack_answers,
+    stack_traces,
+)
+from latlin.numerics.options import check_choice, check_jobs, check_whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
@@ -180,26 +188,28 @@ class GaussianProcessClassifier(Approximated, ClassDraws, Archived, Reported, Cl
         """
         rng = generator(self.random_state)
         data = open_training(X, y, int(rng.integers(2**31))) if is_blocked(X) else Training(X, y)
-        inputs, labels = validate_data(self, numeric("X", data.X), orderly("y", visible("y", data.y)), dtype=np.float64)
-        inputs = summable("X", inputs)
+        inputs, labels = validate_data(
+            self, check_numeric("X", data.X), check_sortable("y", check_visible("y", data.y)), dtype=np.float64
+        )
+        inputs = check_summable("X", inputs)
         data = data._replace(X=inputs, y=labels)
         check_classification_targets(labels)
-        self.classes_ = np.unique(labels) if data.blocks is None else labels_in(data.blocks)
+        self.classes_ = np.unique(labels) if data.blocks is None else distinct_labels(data.blocks)
         if len(self.classes_) < 2:
             raise ValueError(f"y must hold at least two classes, got one class: {self.classes_.tolist()[0]!r}")
         template = _template(self.link)
         engine = resolve_engine(self.engine, template)
-        kernel = default_kernel(inputs) if self.kernel is None else given_kernel(self.kernel)
+        kernel = default_kernel(inputs) if self.kernel is None else copy_kernel(self.kernel)
         setting = Setting(kernel, Likelihood.of(template, tuple(template.free)))
         choice = self._choose(setting, data.n_rows, inputs.shape[1], data.blocks is not None)
         self.approximation_, together = choice.approximation, self._fits_together(engine, choice, data)
         self.multi_class_ = "joint" if together.approximation is not choice.approximation else "one-vs-rest"
         tasks = self._tasks(data)
-        restarts, steps = whole("n_restarts", self.n_restarts), whole("max_iter", self.max_iter, 1)
+        restarts, steps = check_whole("n_restarts", self.n_restarts), check_whole("max_iter", self.max_iter, 1)
         search = Search(together.approximation, engine, self.optimizer, restarts, steps, together.reason)
         wanted = check_search(self.hyperparameters, self.priors)
-        files = [journal_for(checkpoint, self, task, n, len(tasks)) for n, task in enumerate(tasks)]
-        found = Parallel(n_jobs=jobs(self.n_jobs))(
+        files = [open_journal(checkpoint, self, task, n, len(tasks)) for n, task in enumerate(tasks)]
+        found = Parallel(n_jobs=check_jobs(self.n_jobs))(
             delayed(fit_process)(setting, task, search._replace(journal=file), own, wanted, self.verbose)
             for task, file, own in zip(tasks, files, rng.spawn(len(tasks)), strict=True)
         )
@@ -209,7 +219,7 @@ class GaussianProcessClassifier(Approximated, ClassDraws, Archived, Reported, Cl
 
     def _fits_together(self, engine: Engine, choice: Choice, data: Training) -> Choice:
         """All classes in one model where that is wanted and serves, else the choice as it is, with the reason."""
-        one_of("multi_class", self.multi_class, MULTI_CLASS)
+        check_choice("multi_class", self.multi_class, MULTI_CLASS)
         if len(self.classes_) == 2 or self.multi_class == "one-vs-rest":
             return choice
         joint, unheld = _joint_choice(choice, str(self.link), data.n_rows, data.blocks is not None)
@@ -233,7 +243,7 @@ class GaussianProcessClassifier(Approximated, ClassDraws, Archived, Reported, Cl
         self.processes_ = self._all_processes = processes
         found = [process.found for process in processes]
         self._softmax = self.multi_class_ == "joint"
-        self._of_classes = by_class(processes[0]) if self._softmax else processes
+        self._of_classes = split_by_class(processes[0]) if self._softmax else processes
         self.kernels_ = [one.setting.kernel for one in found]
         self.posteriors_ = [process.posterior for process in self._of_classes]
         evidences = np.array([posterior.log_evidence for posterior in self.posteriors_])
@@ -243,7 +253,7 @@ class GaussianProcessClassifier(Approximated, ClassDraws, Archived, Reported, Cl
         self.converged_ = all(one.converged for one in found)
         self.n_iter_ = max(one.n_iter for one in found)
         self.messages_, self.traces_ = [one.message for one in found], [one.trace for one in found]
-        self.message_, self.trace_ = "; ".join(dict.fromkeys(self.messages_)), stacked(self.traces_)
+        self.message_, self.trace_ = "; ".join(dict.fromkeys(self.messages_)), stack_traces(self.traces_)
 
     def _check_before_saving(self) -> None:
         check_is_fitted(self)
@@ -279,7 +289,7 @@ class GaussianProcessClassifier(Approximated, ClassDraws, Archived, Reported, Cl
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of rows whose class is predicted."""
-        return float(super().score(X, visible("y", y), sample_weight))
+        return float(super().score(X, check_visible("y", y), sample_weight))
 
     def quantile_residuals(self, X: ArrayLike, y: ArrayLike, random_state: RandomState = 0) -> Array:
         """Randomised quantile residuals (Dunn and Smyth, 1996), classes in order: normal if the model is right."""
@@ -297,11 +307,11 @@ class GaussianProcessClassifier(Approximated, ClassDraws, Archived, Reported, Cl
             raise ValueError("return_std and return_cov cannot both be True; the diagonal of cov holds the variances")
         new = self._checked(X)
         pairs = [process.marginals(new) for process in self._of_classes]
-        mean = side_by_side([mean for mean, _ in pairs])
+        mean = stack_answers([mean for mean, _ in pairs])
         if return_std:
-            return mean, side_by_side([np.sqrt(variance) for _, variance in pairs])
+            return mean, stack_answers([np.sqrt(variance) for _, variance in pairs])
         if return_cov:
-            return mean, side_by_side([process.covariance(new) for process in self._of_classes])
+            return mean, stack_answers([process.covariance(new) for process in self._of_classes])
         return mean
 
     def leave_one_out(self) -> Array:
@@ -335,7 +345,7 @@ class GaussianProcessClassifier(Approximated, ClassDraws, Archived, Reported, Cl
 
     def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
-        return summable("X", validate_data(self, numeric("X", X), dtype=np.float64, reset=False))
+        return check_summable("X", validate_data(self, check_numeric("X", X), dtype=np.float64, reset=False))
 
 
 def _task(data: Training, one: Any) -> Training:
@@ -361,7 +371,7 @@ def _joint_choice(choice: Choice, link: str, n_rows: int, in_blocks: bool) -> tu
     options = choice.approximation
     if isinstance(options, Inducing):
         together = choice._replace(approximation=JointInducing(options, link))
-        return together, why_not_held(options, n_rows, in_blocks)
+        return together, refusal_of_joint_fit(options, n_rows, in_blocks)
     return choice._replace(
         approximation=JointVecchia(options, link) if isinstance(options, Vecchia) else Joint(link)
     ), ""

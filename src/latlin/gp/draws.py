@@ -14,7 +14,7 @@ from latlin.gp.learning import AveragedProcess
 from latlin.inference.model import LatentLinearModel
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import whole
+from latlin.numerics.options import check_whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.class_links import CLASS_LINKS, ClassLink
 
@@ -43,7 +43,7 @@ class ProcessDraws:
         ndarray of shape (n_samples, unknowns) or, for several classes, (n_samples, n_classes, unknowns)
         """
         check_is_fitted(self)
-        rng, count = self._generator(random_state), whole("n_samples", n_samples)
+        rng, count = self._generator(random_state), check_whole("n_samples", n_samples)
         draws = [process.posterior.sample(count, rng) for process in self._of_classes]
         return draws[0] if len(draws) == 1 else np.stack(draws, axis=1)
 
@@ -56,7 +56,7 @@ class ProcessDraws:
         list of them, one per class, for classes against the rest. Needs ArviZ and the training rows in memory.
         """
         check_is_fitted(self)
-        rng, count = self._generator(random_state), whole("n_samples", n_samples, 1)
+        rng, count = self._generator(random_state), check_whole("n_samples", n_samples, 1)
         if self._softmax:
             return _held(_joint_groups(self._of_classes, CLASS_LINKS[self.link], count, rng))
         found = [_held(_groups(process, count, rng)) for process in self._of_classes]
@@ -80,7 +80,7 @@ class ClassDraws(ProcessDraws):
         Several classes: of each class, shape (n_samples, n_classes, 2); against the rest they are not normalised, and
         of a joint fit they are quantiles of 2,000 draws, the same for every row and every call.
         """
-        new, ends = self._checked(X), central(coverage)
+        new, ends = self._checked(X), central_levels(coverage)
         if not self._softmax:
             found = [self._probability(_latent_quantiles(process, new, ends)) for process in self._of_classes]
             return found[0] if len(found) == 1 else np.stack(found, axis=1)
@@ -96,7 +96,7 @@ class ClassDraws(ProcessDraws):
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: RandomState = 0) -> Any:
         """Joint draws of labels at new inputs, of shape (n_rows, n_samples)."""
-        new, rng, count = self._checked(X), generator(random_state), whole("n_samples", n_samples)
+        new, rng, count = self._checked(X), generator(random_state), check_whole("n_samples", n_samples)
         f = np.stack([process.sample_latent(new, count, rng) for process in self._of_classes], axis=-1)
         if self._softmax:
             # the class is that of the largest latent number with its noise
@@ -112,7 +112,7 @@ class ClassDraws(ProcessDraws):
         return np.asarray(template.predictive(f, np.zeros_like(f)).mean)
 
 
-def central(coverage: float) -> tuple[float, float]:
+def central_levels(coverage: float) -> tuple[float, float]:
     """Levels of the ends of a central interval."""
     if not 0.0 < coverage < 1.0:
         raise ValueError(f"coverage must lie strictly between 0 and 1, got {coverage!r}")

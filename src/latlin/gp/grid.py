@@ -21,7 +21,7 @@ from scipy import sparse
 
 from latlin.densities.gaussian import Gaussian, KroneckerCovariance, times_kronecker
 from latlin.gp.approximation import LatentFunction
-from latlin.gp.latent import left_out
+from latlin.gp.latent import leave_one_out_density
 from latlin.gp.setting import Setting, row_blocks
 from latlin.inference.engine import Engine
 from latlin.inference.evidence.terms import ExpectedEvidence
@@ -322,7 +322,7 @@ class GridLatent:
         mean, sites = self.setting.mean, self.posterior.sites
         assert sites is not None  # `fit` gave them
         potential = self.setting.likelihood.observe(self.fitter.y)
-        return left_out(potential, sites, self.posterior.mean - mean, self.posterior.variance, mean)
+        return leave_one_out_density(potential, sites, self.posterior.mean - mean, self.posterior.variance, mean)
 
     def with_posterior(self, posterior: Posterior) -> GridLatent:
         """The same with another word on its posterior."""

@@ -21,7 +21,7 @@ from latlin.distributed.blocks import Blocks, LocalBlocks
 from latlin.gp.inducing_fit import fit_inducing
 from latlin.gp.inducing_gradient import BoundGradient, gradient_of
 from latlin.gp.inducing_model import Basis, InducingFunction, model_of
-from latlin.gp.placement import Placement, left_by_each, place_inputs
+from latlin.gp.placement import Placement, place_inputs, variance_left
 from latlin.gp.setting import Setting
 from latlin.gp.training import SAMPLE, count_rows, local_blocks, sample_rows
 from latlin.inference.blocks import AbsentBlocks
@@ -30,7 +30,7 @@ from latlin.inference.exact import Exact
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import is_name, whole
+from latlin.numerics.options import check_whole, is_name
 from latlin.numerics.stored import storable_as, storable_by_arguments
 
 #: points from which threads of BLAS pay between the sums over rows, which have threads of their own: a fit of 20,000
@@ -99,10 +99,10 @@ class Inducing:
 
     def __post_init__(self) -> None:
         if self.learning_rows is not None:
-            whole("learning_rows", self.learning_rows, 1)
+            check_whole("learning_rows", self.learning_rows, 1)
         if not is_name(self.n_inducing, "auto"):
-            whole("n_inducing", self.n_inducing, 1)
-        whole("moves", self.moves)
+            check_whole("n_inducing", self.n_inducing, 1)
+        check_whole("moves", self.moves)
         if isinstance(self.inputs, str) and self.inputs not in get_args(Placement):
             known = ", ".join(map(repr, get_args(Placement)))
             raise ValueError(f"inputs must be one of {known} or an array of inducing inputs, got {self.inputs!r}")
@@ -307,7 +307,7 @@ class InducingFitter:
             return self
         rng = np.random.default_rng(self.seed)
         some = self.candidates[rng.permutation(len(self.candidates))[:TRIED]]
-        gains = 0.5 * curvature * self.n_rows * left_by_each(Basis.of(latent.setting, self.Z), some)
+        gains = 0.5 * curvature * self.n_rows * variance_left(Basis.of(latent.setting, self.Z), some)
         enough = gains <= nats
         return replace(self, Z=self.Z[: int(np.argmax(enough)) + 1]) if enough.any() else self
 

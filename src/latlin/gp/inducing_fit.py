@@ -16,10 +16,10 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from latlin.densities.precision import PrecisionCovariance
-from latlin.distributed.blocks import Block, Blocks, LocalBlocks, side_by_side, slices, tree, widen_rows
-from latlin.gp.alternation import alternate, held_sites
-from latlin.gp.inducing_model import HELD, PIECE, Basis, InducingFunction, KernelRows, held_rows, in_blocks, model_of
-from latlin.gp.rough_rows import RoughRows, each_part
+from latlin.distributed.blocks import Block, Blocks, LocalBlocks, combine_pairwise, side_by_side, slices, widen_rows
+from latlin.gp.alternation import alternate, sole_sites
+from latlin.gp.inducing_model import HELD, PIECE, Basis, InducingFunction, KernelRows, block_model, fill_rows, model_of
+from latlin.gp.rough_rows import RoughRows, map_parts
 from latlin.inference.blocks import Observed
 from latlin.inference.engine import Engine
 from latlin.inference.forms.sums import HeldSites
@@ -67,7 +67,7 @@ def _fitted_in_single(
     """The optimum within a gap by alternation, where many rows are in memory."""
     if gap == 0.0 or not isinstance(blocks, LocalBlocks):
         return None
-    whole, reading, model = blocks.whole, KernelRows(basis, one), in_blocks(basis, blocks, one)
+    whole, reading, model = blocks.whole, KernelRows(basis, one), block_model(basis, blocks, one)
     if model.gaussian or not SINGLE <= whole.n_rows * len(basis.Z) <= HELD:
         return None
     held: list[HeldSites] = []
@@ -95,7 +95,7 @@ def _alternated(
     structure: Any = getattr(start.density, "structure", None)
     if not isinstance(structure, PrecisionCovariance):
         return None
-    held = held_sites(model) if made is None else made()
+    held = sole_sites(model) if made is None else made()
     if held is None:
         return None
     gamma = None if start.sites is None else start.sites.gamma
@@ -114,7 +114,7 @@ def single_sites(reading: KernelRows, whole: Block) -> HeldSites:
             h = reading.basis.rows(part)
             rows.rows[here], extra[here] = h, reading.basis.left_out(part, h)
 
-    each_part(fill, whole.n_rows)
+    map_parts(fill, whole.n_rows)
     offset = np.full(whole.n_rows, reading.basis.setting.mean)
     return HeldSites(rows, Observed(rows.rows, reading.observed(whole), None, offset, extra).sites)
 
@@ -133,7 +133,9 @@ class MadeRows:
     def gram(self, weights: Array) -> Array:
         """Upper triangle of Hᵀ diag(weights) H."""
         spans = list(slices(len(self.X), PIECE))
-        return tree(side_by_side(lambda span: gram(self.block(span), weights[span]), spans, len(spans)), np.add)
+        return combine_pairwise(
+            side_by_side(lambda span: gram(self.block(span), weights[span]), spans, len(spans)), np.add
+        )
 
     def block(self, span: slice) -> Array:
         return self.basis.rows(widen_rows(self.X[span]))
@@ -141,7 +143,7 @@ class MadeRows:
     @cached_property
     def whole(self) -> Array:
         """H, which is kept."""
-        return held_rows(self.basis, self.X)[0]
+        return fill_rows(self.basis, self.X)[0]
 
     def times(self, w: Array) -> Array:
         """Hw, for a vector or the columns of a matrix."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latlin.distributed.blocks import Block, LocalBlocks, add, side_by_side, slices, tree, widen_rows
+from latlin.distributed.blocks import Block, LocalBlocks, add, combine_pairwise, side_by_side, slices, widen_rows
 from latlin.gp.inducing_model import PIECE, Basis, InducingFunction, KernelRows, kernel_parts
 from latlin.gp.kernel_gradients import pull, pull_diagonal
 from latlin.inference.blocks import Observed
@@ -22,7 +22,7 @@ from latlin.inference.evidence.gradient import parameter_gradients
 from latlin.inference.evidence.terms import ExpectedTerm
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.model import LatentLinearModel, SiteFactor
-from latlin.numerics.arrays import Array, room
+from latlin.numerics.arrays import Array, empty_array
 from latlin.numerics.linalg import gram, symmetrise
 
 
@@ -63,7 +63,7 @@ def slopes_of(block: Block, reading: KernelRows, m: Array, excess: Array, names:
     """The slopes of a block; `excess` is S − I."""
     shared = (reading.basis, m, excess, excess @ reading.basis.root.T, names)
     parts = kernel_parts(block, reading)
-    return tree((_slopes(widen_rows(part.X), reading(part), *shared) for part in parts), RowSlopes.joined)
+    return combine_pairwise((_slopes(widen_rows(part.X), reading(part), *shared) for part in parts), RowSlopes.joined)
 
 
 def held_slopes(
@@ -88,7 +88,7 @@ def held_slopes(
         known = None if sites is None or names else SiteParameters(*(part[span] for part in sites))
         return _slopes(widen_rows(whole.X[span]), here, *shared, known)
 
-    return tree(side_by_side(found, spans, len(spans)), RowSlopes.joined)
+    return combine_pairwise(side_by_side(found, spans, len(spans)), RowSlopes.joined)
 
 
 def _slopes(
@@ -127,7 +127,7 @@ def kernel_slopes(
     """The first five sums of `RowSlopes`, from ∂⟨log φ_n⟩ in mean and variance; `outer` is (S − I)L⁻¹."""
     kernel, amplitude = basis.setting.kernel, basis.setting.amplitude**2
     # L⁻ᵀg_n = a_n L⁻ᵀm + 2b_n L⁻ᵀ(S − I)h_n, one per row
-    by_rows = np.matmul(h, outer, out=room(*h.shape))
+    by_rows = np.matmul(h, outer, out=empty_array(*h.shape))
     by_rows *= 2.0 * amplitude * b[:, None]
     by_rows += amplitude * a[:, None] * (basis.root @ m)
     return (*pull(kernel, X, basis.Z, by_rows)[:2], amplitude * pull_diagonal(kernel, X, b), a @ h, gram(h, b))
@@ -151,7 +151,7 @@ def gradient_of(latent: InducingFunction) -> BoundGradient:
         sites = latent.posterior.sites
         slopes = held_slopes(latent.blocks.whole, latent.reading, model.sites[0], m, excess, names, sites)
     else:
-        slopes = tree(latent.blocks.each(slopes_of, latent.reading, m, excess, names), RowSlopes.joined)
+        slopes = combine_pairwise(latent.blocks.each(slopes_of, latent.reading, m, excess, names), RowSlopes.joined)
     theta, inputs, diagonal, pulled, bent, found, stand_ins = slopes
     inner = np.outer(m, pulled) + 2.0 * excess @ symmetrise(bent)
     # ∂bound/∂K_uu = −L⁻ᵀ Φ(Σ g hᵀ) L⁻¹, and L⁻ᵀ = C⁻¹

@@ -31,7 +31,7 @@ from latlin.distributed.blocks import Block, Blocks, LocalBlocks, add, side_by_s
 from latlin.gp.kernel_gradients import cross
 from latlin.gp.setting import MAX_JITTER, Setting, row_blocks
 from latlin.gp.training import count_rows
-from latlin.inference.blocks import BlockModel, Observed, pieces
+from latlin.inference.blocks import BlockModel, Observed, read_pieces
 from latlin.inference.forms.sites import SiteParameters, cavity
 from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor
 from latlin.inference.posterior import Posterior
@@ -153,7 +153,7 @@ def leave_one_out_of(block: Block, reading: KernelRows, m: Array, excess: Array)
 
 def kernel_parts(block: Block, reading: KernelRows) -> Any:
     """The block a cacheful of kernel rows at a time."""
-    return pieces(block, _Unread(reading.width))
+    return read_pieces(block, _Unread(reading.width))
 
 
 @dataclass(frozen=True)
@@ -310,18 +310,18 @@ def model_of(basis: Basis, blocks: Blocks, one: Any = None) -> Model:
     """The latent linear model of a basis: rows in memory where they are few, else in blocks."""
     whole = blocks.whole if isinstance(blocks, LocalBlocks) else None
     if whole is None or whole.n_rows * len(basis.Z) > HELD:
-        return in_blocks(basis, blocks, one)
-    rows, extra = held_rows(basis, whole.X)
+        return block_model(basis, blocks, one)
+    rows, extra = fill_rows(basis, whole.X)
     prior, potential = GaussianFactor(dim=len(basis.Z)), KernelRows(basis, one).observed(whole)
     return LatentLinearModel([prior, SiteFactor(rows, potential, offset=basis.setting.mean, extra_variance=extra)])
 
 
-def in_blocks(basis: Basis, blocks: Blocks, one: Any) -> BlockModel:
+def block_model(basis: Basis, blocks: Blocks, one: Any) -> BlockModel:
     """The model of a basis whose rows are made anew in every pass."""
     return BlockModel(LatentLinearModel([GaussianFactor(dim=len(basis.Z))]), blocks, KernelRows(basis, one))
 
 
-def held_rows(basis: Basis, X: Array) -> tuple[Array, Array]:
+def fill_rows(basis: Basis, X: Array) -> tuple[Array, Array]:
     """All rows h_n and what they leave out, made a piece at a time."""
     rows, extra = np.empty((len(X), len(basis.Z))), np.empty(len(X))
     spans = list(slices(len(X), PIECE))

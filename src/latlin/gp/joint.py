@@ -123,7 +123,7 @@ class JointFitter:
     ) -> JointLatent:
         started, (prior, jitter) = time.perf_counter(), prior_of(K, setting.mean)
         form, link = site_form(LatentLinearModel([prior, SiteFactor(None, Logit(np.ones(len(K))))])), self.link
-        sites, label = () if start is None else tuple(one.sites for one in start.classes), of_label(self.y, self.count)
+        sites, label = () if start is None else tuple(one.sites for one in start.classes), one_hot(self.y, self.count)
         found = fit_classes(form, CLASS_LINKS[link], label, class_rules(self.engine, tol), sites, verbose)
         classes = []
         for k, one in enumerate(found.sites):
@@ -154,7 +154,7 @@ def _pulled(latent: JointLatent, slopes: Array) -> Array:
     return latent.setting.amplitude**2 * (np.ravel(total) @ slopes.reshape(-1, slopes.shape[-1]))
 
 
-def of_label(y: Array, count: int) -> Array:
+def one_hot(y: Array, count: int) -> Array:
     """One where a row has a class, else zero: shape (n, count)."""
     return (y[:, None] == np.arange(count)).astype(float)
 
@@ -265,10 +265,10 @@ class JointLatent:
         return replace(self, classes=tuple(one.with_posterior(p) for one, p in zip(self.classes, each, strict=True)))
 
 
-def by_class(process: Process | AveragedProcess) -> list[Any]:
+def split_by_class(process: Process | AveragedProcess) -> list[Any]:
     """The process of every class of a joint fit."""
     if isinstance(process, AveragedProcess):
-        each = zip(*(by_class(part) for part in process.parts), strict=True)
+        each = zip(*(split_by_class(part) for part in process.parts), strict=True)
         numbers = dict(process.numbers)
         numbers["caution"] = numbers["caution"] or (UNKNOWN, CAUTION)
         return [replace(process, parts=parts, numbers=numbers) for parts in each]

@@ -21,8 +21,8 @@ from latlin.densities.precision import DiagonalWhitening, PrecisionCovariance
 from latlin.distributed.blocks import LocalBlocks
 from latlin.gp.inducing import LOOSE, MOST, Inducing, InducingFitter, stored_fitter, take_fitter_apart
 from latlin.gp.inducing_gradient import BoundGradient, gradient_of
-from latlin.gp.inducing_model import HELD, Basis, InducingFunction, held_rows
-from latlin.gp.joint import JointApproximation, JointLatent, of_label
+from latlin.gp.inducing_model import HELD, Basis, InducingFunction, fill_rows
+from latlin.gp.joint import JointApproximation, JointLatent, one_hot
 from latlin.gp.setting import Setting
 from latlin.inference.diagnosis.diagnose import UNKNOWN
 from latlin.inference.engine import Engine
@@ -44,7 +44,7 @@ POINTS_CAUTION = (
 )
 
 
-def why_not_held(options: Inducing, n_rows: int, in_blocks: bool) -> str:
+def refusal_of_joint_fit(options: Inducing, n_rows: int, in_blocks: bool) -> str:
     """Why classes cannot be fitted together, in one sentence; empty where they can."""
     if in_blocks:
         return "several classes together need rows in memory, got blocks"
@@ -77,7 +77,7 @@ class JointInducingFitter(InducingFitter):
     @property
     def y(self) -> Array:
         """Numbers of the classes of all rows."""
-        assert isinstance(self.rows, LocalBlocks)  # `why_not_held` refuses others
+        assert isinstance(self.rows, LocalBlocks)  # `refusal_of_joint_fit` refuses others
         return np.asarray(self.rows.whole.y)
 
     def _has_fitted(self, latent: Any, setting: Setting) -> bool:
@@ -117,11 +117,11 @@ def fit_through_points(
 ) -> JointInducingFunction:
     """The optimum over the Gaussians of all classes at fixed parameters."""
     began, whole, white = time.perf_counter(), blocks.whole, DiagonalWhitening(np.ones(len(basis.Z)))
-    rows, extra = held_rows(basis, whole.X)
+    rows, extra = fill_rows(basis, whole.X)
     y = np.asarray(whole.y)
     data = Classes(
         rows,
-        of_label(y, count),
+        one_hot(y, count),
         np.ones((len(y), 1)),
         np.full((len(y), count), basis.setting.mean),
         extra[:, None],

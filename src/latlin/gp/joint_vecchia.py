@@ -18,7 +18,7 @@ from latlin.gp.joint import (
     JointLatent,
     class_posterior,
     class_rules,
-    of_label,
+    one_hot,
     stand_in_sites,
 )
 from latlin.gp.setting import Setting
@@ -87,7 +87,7 @@ class JointVecchiaFitter(VecchiaFitter):
         model = model_of(setting, given, self.sites(Logit(np.ones(len(y)))))
         form, link = site_form(model), CLASS_LINKS[self.link]
         known = () if start is None or len(start.y) != len(y) else tuple(one.posterior.sites for one in start.classes)
-        found = fit_classes(form, link, of_label(y, self.count), class_rules(self.data.engine, tol), known, verbose)
+        found = fit_classes(form, link, one_hot(y, self.count), class_rules(self.data.engine, tol), known, verbose)
         classes = []
         for k, sites in enumerate(found.sites):
             own = LatentLinearModel([model.gaussians[0], self.sites(stand_in_sites(sites, setting.mean))])

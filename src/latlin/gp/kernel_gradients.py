@@ -32,7 +32,7 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from latlin.gp.kernels import Columns, Cosine
-from latlin.numerics.arrays import Array, room
+from latlin.numerics.arrays import Array, empty_array
 
 #: step of differences, in a logarithm or in a spread of the inputs, and the weights at −2, −1, 1, 2 steps
 STEP = 1e-3
@@ -76,7 +76,7 @@ def pull(kernel: Kernel, X: Array, Z: Array, G: Array) -> Pull:
         return Pull(np.concatenate([first.theta, second.theta]), first.inputs + second.inputs)
     if isinstance(kernel, Product) and isinstance(kernel.k1, ConstantKernel):
         # Σ G∘K is its own slope in the logarithm of a constant
-        scaled = np.multiply(G, kernel.k1.constant_value, out=room(*G.shape))
+        scaled = np.multiply(G, kernel.k1.constant_value, out=empty_array(*G.shape))
         inner = pull(kernel.k2, X, Z, scaled)
         total = float(np.vdot(G, _values(kernel, X, Z))) if inner.total is None else inner.total
         return Pull(np.concatenate([np.full(kernel.k1.n_dims, total), inner.theta]), inner.inputs, total)
@@ -153,7 +153,7 @@ def _half_squares(x: Array, z: Array) -> Array:
     # ½|x|² + ½|z|² − xᵀz
     left = np.column_stack([-x, own, np.ones(len(x))])
     right = np.column_stack([z, np.ones(len(z)), other])
-    found = np.matmul(left, right.T, out=room(len(x), len(z)))
+    found = np.matmul(left, right.T, out=empty_array(len(x), len(z)))
     return np.maximum(found, 0.0, out=found)
 
 

@@ -190,10 +190,10 @@ class Latent:
         integrated in one dimension. Exact for Gaussian noise.
         """
         x, variance = self.posterior.mean - self.mean, self.posterior.variance
-        return left_out(self.potential, self.sites, x, variance, self.mean)
+        return leave_one_out_density(self.potential, self.sites, x, variance, self.mean)
 
 
-def left_out(potential: Potential, sites: SiteParameters, x: Array, variance: Array, mean: float) -> Array:
+def leave_one_out_density(potential: Potential, sites: SiteParameters, x: Array, variance: Array, mean: float) -> Array:
     """log p(y_n | all other y) from the marginals of the sites about the prior mean; see `Latent.leave_one_out`."""
     proper, centre, spread = cavity(*sites, x, variance, power=1.0)
     if not proper.all():
@@ -216,7 +216,7 @@ def condition(
     """The posterior of N(w | mean, K) ∏ φ_n(w_n) by an engine."""
     (prior, jitter), potential = prior_of(K, setting.mean), setting.likelihood.observe(y)
     model = LatentLinearModel([prior, SiteFactor(None, potential)])
-    posterior = with_sites(infer(model, engine, start=start, verbose=verbose))
+    posterior = require_sites(infer(model, engine, start=start, verbose=verbose))
     return Latent(X, setting, prior.cov, jitter, potential, posterior)
 
 
@@ -234,7 +234,7 @@ def accuracy_for(rows: int) -> float:
     return float(np.clip(1e-2 / rows, 1e-8, 1e-6))
 
 
-def with_sites(posterior: Posterior) -> Posterior:
+def require_sites(posterior: Posterior) -> Posterior:
     """A posterior that has stand-ins of the sites; a sentence for one that has none."""
     if posterior.sites is None:
         raise ValueError(
@@ -269,7 +269,7 @@ def default_kernel(X: Array, size: float = 1.0) -> Any:
     return ConstantKernel(size**2, size**2 * decades) * RBF(width, width * decades)
 
 
-def given_kernel(kernel: Any) -> Any:
+def copy_kernel(kernel: Any) -> Any:
     """A copy of the kernel that the user gave."""
     if not (callable(kernel) and hasattr(kernel, "get_params")):
         raise ValueError(f"kernel must be a kernel of sklearn.gaussian_process.kernels or None, got {kernel!r}")

@@ -25,7 +25,7 @@ from latlin.densities.density import Mixture
 from latlin.gp.approximation import Approximation, Fitter, LatentFunction
 from latlin.gp.latent import Process
 from latlin.gp.search import Found, Journal, maximise_evidence
-from latlin.gp.setting import FIRST_SCALE, Setting, spread
+from latlin.gp.setting import FIRST_SCALE, Setting, target_scale
 from latlin.gp.training import Training
 from latlin.hyper.learn import Learnt, averaged_posterior, integrate
 from latlin.hyper.marginals import HyperparameterTable, row_of
@@ -35,7 +35,7 @@ from latlin.inference.diagnosis.log_joint import AveragedModel
 from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array, reuse_memory
-from latlin.numerics.options import one_of
+from latlin.numerics.options import check_choice
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable_as
 from latlin.numerics.threads import blas_threads_for
@@ -64,7 +64,7 @@ class Wish(NamedTuple):
 
 def check_search(manner: Any, priors: Any) -> Wish:
     """The checked wish."""
-    one_of("hyperparameters", manner, get_args(Manner))
+    check_choice("hyperparameters", manner, get_args(Manner))
     if priors is not None and not isinstance(priors, Prior | Mapping):
         raise ValueError(f"priors must map names of hyperparameters to latlin.priors, got {priors!r:.80}")
     return Wish(manner, priors)
@@ -146,7 +146,7 @@ def _scale_or_shape(
     name: str, span: Above, value: float, y: Array, averaged: bool
 ) -> tuple[str, tuple[float, float], Prior]:
     if name == "scale":
-        unit = spread(y)
+        unit = target_scale(y)
         noise = LogNormal(float(np.log(FIRST_SCALE * unit)), KNOWN) if averaged else Gamma(2.0, 2.0 / unit)
         return "noise_scale", (0.0, np.inf), noise
     support = (span.low, np.inf)

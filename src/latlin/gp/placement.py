@@ -57,7 +57,7 @@ def conditional_variance_order(kernel: Any, candidates: Array, count: int) -> Ar
     return np.array(chosen)
 
 
-def left_by_each(basis: Basis, X: Array) -> Array:
+def variance_left(basis: Basis, X: Array) -> Array:
     """The mean variance of some rows given the first inducing input, the first two, and so on."""
     h = basis.rows(X)
     return np.maximum(basis.setting.diagonal(X).mean() - np.cumsum(np.einsum("nm,nm->m", h, h)) / len(X), 0.0)

@@ -14,25 +14,32 @@ from latlin.distributed.opening import is_blocked
 from latlin.gp.approximation import Approximation
 from latlin.gp.archive import options_to_save
 from latlin.gp.choice import Approximated
-from latlin.gp.draws import ProcessDraws, central
-from latlin.gp.latent import Process, default_kernel, given_kernel, resolve_engine
+from latlin.gp.draws import ProcessDraws, central_levels
+from latlin.gp.latent import Process, copy_kernel, default_kernel, resolve_engine
 from latlin.gp.learning import AveragedProcess, Search, check_search, fit_process
 from latlin.gp.search import Optimizer
-from latlin.gp.setting import Likelihood, Setting, family_like, resolve_likelihood, spread
-from latlin.gp.training import Training, journal_for, open_training
+from latlin.gp.setting import Likelihood, Setting, family_like, resolve_likelihood, target_scale
+from latlin.gp.training import Training, open_journal, open_training
 from latlin.gp.validation import choose_on_validation
 from latlin.hyper.marginals import HyperparameterTable
 from latlin.inference.diagnosis.dispersion import dispersion_about
 from latlin.inference.engine import Engine
 from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import Array, convertible, measurable, numeric, summable, visible
-from latlin.numerics.options import float_array, whole
+from latlin.numerics.arrays import (
+    Array,
+    check_convertible,
+    check_measurable,
+    check_numeric,
+    check_summable,
+    check_visible,
+)
+from latlin.numerics.options import check_whole, float_array
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.base import Potential
 from latlin.potentials.checks import naming_rows
-from latlin.potentials.families import wider_than
+from latlin.potentials.families import wider_family
 from latlin.potentials.predictive import Predictive, censored_pit, residuals_of
 
 #: rows that tell how counts vary; of more, evenly spaced ones are looked at
@@ -203,9 +210,9 @@ class GaussianProcessRegressor(Approximated, ProcessDraws, Archived, Reported, R
         """
         rng, wanted = generator(self.random_state), check_search(self.hyperparameters, self.priors)
         data = open_training(X, y, int(rng.integers(2**31))) if is_blocked(X) else Training(X, y)
-        given = (numeric("X", data.X), convertible("y", visible("y", data.y)))
+        given = (check_numeric("X", data.X), check_convertible("y", check_visible("y", data.y)))
         inputs, targets = validate_data(self, *given, dtype=np.float64, y_numeric=True)
-        inputs, targets = summable("X", inputs), measurable("y", targets.astype(float))
+        inputs, targets = check_summable("X", inputs), check_measurable("y", targets.astype(float))
         with naming_rows():
             given = (self.likelihood_params, self.fixed_likelihood)
             likelihood, rows = resolve_likelihood(self.likelihood, *given, targets)
@@ -218,10 +225,10 @@ class GaussianProcessRegressor(Approximated, ProcessDraws, Archived, Reported, R
             choice.approximation,
             resolve_engine(self.engine, likelihood.template),
             self.optimizer,
-            whole("n_restarts", self.n_restarts),
-            whole("max_iter", self.max_iter, 1),
+            check_whole("n_restarts", self.n_restarts),
+            check_whole("max_iter", self.max_iter, 1),
             choice.reason,
-            journal_for(checkpoint, self, data),
+            open_journal(checkpoint, self, data),
         )
         if self.validation_grid is not None and (data.blocks is not None or rows.ndim == 2):
             what = "rows in memory, got blocks" if data.blocks is not None else "rows without trials or events"
@@ -247,7 +254,7 @@ class GaussianProcessRegressor(Approximated, ProcessDraws, Archived, Reported, R
 
     def _look_at_counts(self, X: Array, y: Array) -> None:
         """How observations vary, where their family leaves that no freedom."""
-        wider = wider_than(self.likelihood_)
+        wider = wider_family(self.likelihood_)
         if not wider:
             return
         rows = slice(None, None, max(1, len(y) // MOST_ROWS))
@@ -263,9 +270,11 @@ class GaussianProcessRegressor(Approximated, ProcessDraws, Archived, Reported, R
             raise ValueError("normalise_y needs a likelihood that adds noise to the latent function")
         # the process has mean zero, so its size is that of y, not of its deviations
         size = float(np.sqrt(np.mean(y**2))) or 1.0 if location and not self.normalise_y else 1.0
-        kernel = default_kernel(X, size) if self.kernel is None else given_kernel(self.kernel)
+        kernel = default_kernel(X, size) if self.kernel is None else copy_kernel(self.kernel)
         return (
-            Setting(kernel, likelihood, float(y.mean()), spread(y)) if self.normalise_y else Setting(kernel, likelihood)
+            Setting(kernel, likelihood, float(y.mean()), target_scale(y))
+            if self.normalise_y
+            else Setting(kernel, likelihood)
         )
 
     def _store(self, process: Process | AveragedProcess, table: HyperparameterTable) -> None:
@@ -330,12 +339,12 @@ class GaussianProcessRegressor(Approximated, ProcessDraws, Archived, Reported, R
 
         It is central; of whole numbers, one of its ends moves to where the probability is nearest to `coverage`.
         """
-        central(coverage)
+        central_levels(coverage)
         return self.predictive(X, trials=trials).interval(coverage).T
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² of the predictions: 1 is perfect, 0 is the mean of y."""
-        return float(super().score(X, visible("y", y), sample_weight))
+        return float(super().score(X, check_visible("y", y), sample_weight))
 
     def quantile_residuals(self, X: ArrayLike, y: ArrayLike, random_state: RandomState = 0) -> Array:
         """Randomised quantile residuals (Dunn and Smyth, 1996): standard normal if the model is right.
@@ -363,7 +372,7 @@ class GaussianProcessRegressor(Approximated, ProcessDraws, Archived, Reported, R
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: RandomState = 0, *, trials: Any = None) -> Array:
         """Joint draws of new targets, noise included, of shape (n_rows, n_samples)."""
-        new, count = self._checked(X), whole("n_samples", n_samples)
+        new, count = self._checked(X), check_whole("n_samples", n_samples)
         return self.process_.sample(new, count, random_state, self._beside(trials, len(new))).T
 
     def leave_one_out(self) -> Array:
@@ -427,4 +436,4 @@ class GaussianProcessRegressor(Approximated, ProcessDraws, Archived, Reported, R
 
     def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
-        return summable("X", validate_data(self, numeric("X", X), dtype=np.float64, reset=False))
+        return check_summable("X", validate_data(self, check_numeric("X", X), dtype=np.float64, reset=False))

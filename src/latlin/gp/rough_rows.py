@@ -26,7 +26,7 @@ PARTS, LEAST, PIECE = 8, 2048, 1024
 T = TypeVar("T")
 
 
-def each_part(function: Callable[[slice], T], n: int) -> list[T]:
+def map_parts(function: Callable[[slice], T], n: int) -> list[T]:
     """A function of parts of n rows, side by side; within a part memory is used again."""
     spans = list(slices(n, max(LEAST, -(-n // PARTS))))
 
@@ -79,7 +79,7 @@ class RoughRows:
         def copy(span: slice) -> None:
             found.rows[span] = exact.block(span)
 
-        each_part(copy, len(found.rows))
+        map_parts(copy, len(found.rows))
         return found
 
     @property
@@ -89,11 +89,11 @@ class RoughRows:
 
     def times(self, u: Array) -> Array:
         narrow = u.astype(np.float32)
-        return np.concatenate(each_part(lambda span: self.rows[span] @ narrow, len(self.rows)), dtype=float)
+        return np.concatenate(map_parts(lambda span: self.rows[span] @ narrow, len(self.rows)), dtype=float)
 
     def transposed_times(self, r: Array) -> Array:
         narrow = r.astype(np.float32)
-        return np.sum(each_part(lambda span: narrow[span] @ self.rows[span], len(r)), axis=0, dtype=float)
+        return np.sum(map_parts(lambda span: narrow[span] @ self.rows[span], len(r)), axis=0, dtype=float)
 
     def gram(self, weights: Array) -> Array:
         """Upper triangle of Hᵀ diag(weights) H, to seven digits of the largest entry of a sum over `PIECE` rows."""
@@ -115,7 +115,7 @@ class RoughRows:
                 found += single
             return found, largest
 
-        parts = each_part(total, len(weights))
+        parts = map_parts(total, len(weights))
         if not max(largest for _, largest in parts) <= SINGLE:
             return self.exact.gram(weights)
         return np.asfortranarray(np.sum([found for found, _ in parts], axis=0))
@@ -134,7 +134,7 @@ class RoughRows:
                 found[piece] = np.einsum("nm,nm->n", h, h)
             return found
 
-        return np.concatenate(each_part(squares, len(self.rows)))
+        return np.concatenate(map_parts(squares, len(self.rows)))
 
     def block(self, span: slice) -> Array:
         """Some of the rows, in single precision."""

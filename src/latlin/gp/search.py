@@ -16,9 +16,9 @@ from latlin.gp.approximation import Fitter, LatentFunction
 from latlin.gp.setting import Setting
 from latlin.hyper.space import Space
 from latlin.numerics.alerts import ConvergenceWarning, alert
-from latlin.numerics.archive import read_archive, refusing, write_archive
+from latlin.numerics.archive import read_archive, refuse_unreadable, write_archive
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import file_path, named_or_own
+from latlin.numerics.options import file_path, resolve_choice
 from latlin.numerics.progress import Progress, progress
 from latlin.numerics.stored import Decoder, Encoder
 
@@ -67,7 +67,7 @@ class Journal:
         if not os.path.exists(self.path):
             return setting, fitter
         _, header, arrays = read_archive(self.path, KIND)
-        with refusing(self.path):
+        with refuse_unreadable(self.path):
             if header["fingerprint"] != self.fingerprint:
                 raise ValueError("it belongs to another model or to other rows")
             kept = Decoder(arrays).decode(header["fitter"])
@@ -224,7 +224,7 @@ def maximise_evidence(
         latent = fitter.fit(setting, start, verbose)
         post = latent.posterior
         return Found(setting, latent, post.trace, post.converged, post.n_iter, post.message)
-    how = named_or_own("optimizer", optimizer, {LBFGSB: LBFGSB}, "a callable, or None", callable)
+    how = resolve_choice("optimizer", optimizer, {LBFGSB: LBFGSB}, "a callable, or None", callable)
     run = _maximiser(how, max_iter)
     starts = [setting.theta, *_restarts(setting, n_restarts, rng)]
     with progress("evidence", None, verbose) as bar:
@@ -276,7 +276,7 @@ def _maximiser(optimizer: str | Optimizer, max_iter: int) -> Callable[[_Climb, A
     def from_afar(climb: _Climb, start: Array) -> _Outcome:
         accuracy = getattr(climb.fitter, "accuracy", ACCURACY)
         if climb.spread is not None:
-            return go_on(climb, start, climb.spread, climb.setting.bounds, accuracy, max_iter)
+            return continue_search(climb, start, climb.spread, climb.setting.bounds, accuracy, max_iter)
         options = {"maxiter": max_iter, "ftol": accuracy}
         found = minimize(climb, start, jac=True, method="L-BFGS-B", bounds=climb.setting.bounds, options=options)
         # a line search that finds nothing better within rounding has arrived too
@@ -285,14 +285,14 @@ def _maximiser(optimizer: str | Optimizer, max_iter: int) -> Callable[[_Climb, A
         if arrived and begun_here and np.abs(climb.best[1] - start).max(initial=0.0) < HARDLY:
             # between bounds L-BFGS-B tries the whole slope first, and may come back from there to where it began
             first = np.eye(len(start)) / max(float(np.linalg.norm(found.jac)), 1.0)
-            return go_on(climb, climb.best[1], first, climb.setting.bounds, accuracy, max_iter)
+            return continue_search(climb, climb.best[1], first, climb.setting.bounds, accuracy, max_iter)
         spread = found.hess_inv.todense()
         return _Outcome(-float(found.fun), arrived, int(found.nit), _ending(found.status, max_iter), spread)
 
     return from_afar
 
 
-def go_on(
+def continue_search(
     loss: Callable[[Array], tuple[float, Array]],
     start: Array,
     spread: Array,

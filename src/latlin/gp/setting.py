@@ -144,7 +144,7 @@ class _Targets(NamedTuple):
         return np.bincount(self.y.astype(int), minlength=count).astype(float)
 
 
-def spread(y: Array) -> float:
+def target_scale(y: Array) -> float:
     """Standard deviation; of constant targets, which have one of rounding only, their size, or one."""
     return FAMILIES["gaussian"].unit(_Targets(y))
 

@@ -21,16 +21,16 @@ from scipy import sparse
 from scipy.special import factorial, gammainc
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, Product, Sum
 
-from latlin.densities.chain import Chain, ChainCovariance, SmoothedChain, smooth, totals
+from latlin.densities.chain import Chain, ChainCovariance, SmoothedChain, smooth, sum_by_state
 from latlin.gp.approximation import LatentFunction
 from latlin.gp.kernels import Columns
-from latlin.gp.latent import accuracy_for, left_out, warm_start, with_sites
+from latlin.gp.latent import accuracy_for, leave_one_out_density, require_sites, warm_start
 from latlin.gp.setting import Setting
 from latlin.inference.engine import Engine
 from latlin.inference.evidence.gradient import evidence_gradient
 from latlin.inference.forms.chain import ChainFactor
 from latlin.inference.infer import infer
-from latlin.inference.model import LatentLinearModel, SiteFactor, in_memory
+from latlin.inference.model import LatentLinearModel, SiteFactor, require_in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.chain_kernels import chain_slopes
@@ -290,7 +290,7 @@ class StateSpaceFitter:
     def fit(self, setting: Setting, start: LatentFunction | None = None, verbose: bool = False) -> StateSpaceLatent:
         """The posterior at fixed parameters."""
         model = model_of(setting, self.times, self.state, setting.likelihood.observe(self.y))
-        posterior = with_sites(infer(model, self.engine, start=warm_start(start, model), verbose=verbose))
+        posterior = require_sites(infer(model, self.engine, start=warm_start(start, model), verbose=verbose))
         return StateSpaceLatent(setting, self.times, self.state, posterior)
 
     def fit_with_gradient(
@@ -308,7 +308,7 @@ class StateSpaceFitter:
         moved = None if term is None else term.movement(latent.posterior)
         mu, rho = np.zeros_like(moments.m), np.zeros_like(moments.r)
         if moved is not None:
-            pulled = smooth(chain, latent.gamma, totals(moved.pull, self.state, len(self.times)))
+            pulled = smooth(chain, latent.gamma, sum_by_state(moved.pull, self.state, len(self.times)))
             assert pulled is not None  # the fit has been there
             mu, rho = pulled.m, pulled.r
         by_w, by_phi = chain_slopes(chain.phi, moments.m, moments.P, moments.r, moments.N, mu, rho)
@@ -369,25 +369,25 @@ class StateSpaceLatent:
     @property
     def prior(self) -> ChainFactor:
         """The prior of the states."""
-        factor: Any = in_memory(self.posterior.model).gaussians[0]
+        factor: Any = require_in_memory(self.posterior.model).gaussians[0]
         return factor
 
     @property
     def factor(self) -> SiteFactor:
         """The sites of the training targets."""
-        return in_memory(self.posterior.model).sites[0]
+        return require_in_memory(self.posterior.model).sites[0]
 
     @cached_property
     def gamma(self) -> Array:
         """Total precision of the sites on every state."""
         assert self.posterior.sites is not None  # `fit` checks it
-        return totals(self.posterior.sites.gamma, self.state, len(self.times))
+        return sum_by_state(self.posterior.sites.gamma, self.state, len(self.times))
 
     @cached_property
     def smoothed(self) -> SmoothedChain:
         """Moments of the states."""
         assert self.posterior.sites is not None  # `fit` checks it
-        nu = totals(self.posterior.sites.nu, self.state, len(self.times))
+        nu = sum_by_state(self.posterior.sites.nu, self.state, len(self.times))
         found = smooth(self.prior.chain, self.gamma, nu)
         assert found is not None  # the fit has been there
         return found
@@ -424,7 +424,7 @@ class StateSpaceLatent:
     def covariance(self, new: Array) -> Array:
         """Covariance matrix at new inputs: they become states without sites, one pass for each."""
         times, place = np.unique(np.concatenate([self.times, new[:, 0]]), return_inverse=True)
-        gamma = totals(self.gamma, place[: len(self.times)], len(times))
+        gamma = sum_by_state(self.gamma, place[: len(self.times)], len(times))
         chain, state = chain_of(self.parts, times), place[len(self.times) :]
         pulls = np.zeros((len(state), chain.steps, chain.width))
         pulls[np.arange(len(state)), state] = chain.h
@@ -437,7 +437,7 @@ class StateSpaceLatent:
         found, sites = self.smoothed, self.posterior.sites
         assert sites is not None  # `fit` checks it
         x = (found.x @ self.prior.chain.h)[self.state]
-        return left_out(self.factor.potential, sites, x, found.variance[self.state], self.setting.mean)
+        return leave_one_out_density(self.factor.potential, sites, x, found.variance[self.state], self.setting.mean)
 
     def with_posterior(self, posterior: Posterior) -> StateSpaceLatent:
         """The same with another word on its posterior."""

@@ -69,7 +69,7 @@ def open_training(X: Any, y: Any, random_state: int) -> Training:
     return Training(sample.X, sample.y, blocks)
 
 
-def journal_for(path: Any, estimator: Any, data: Training, index: int = 0, count: int = 1) -> Journal | None:
+def open_journal(path: Any, estimator: Any, data: Training, index: int = 0, count: int = 1) -> Journal | None:
     """The checkpoint of one search of an estimator; of several each has its own file."""
     if path is None:
         return None
@@ -88,7 +88,7 @@ def _check(block: Block) -> None:
         raise ValueError(f"Input y contains NaN or infinity, in block {block.number}.")
 
 
-def labels_in(blocks: Blocks) -> NDArray[Any]:
+def distinct_labels(blocks: Blocks) -> NDArray[Any]:
     """Distinct labels of all rows, in order."""
     return np.unique(np.concatenate(blocks.each(_labels)))
 

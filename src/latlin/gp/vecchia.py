@@ -24,15 +24,15 @@ from scipy.linalg import solve_triangular
 from latlin.densities.sparse_precision import SparsePrecisionCovariance
 from latlin.gp.approximation import LatentFunction
 from latlin.gp.conditionals import Conditionals, Neighbourhoods
-from latlin.gp.latent import accuracy_for, left_out, warm_start, with_sites
+from latlin.gp.latent import accuracy_for, leave_one_out_density, require_sites, warm_start
 from latlin.gp.setting import Setting
 from latlin.inference.engine import Engine
 from latlin.inference.evidence.gradient import PrecisionSlopes, evidence_gradient
 from latlin.inference.infer import infer
-from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor, in_memory
+from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor, require_in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import whole
+from latlin.numerics.options import check_whole
 from latlin.numerics.sparse_cholesky import Analysis, SparseCholesky, analyse
 from latlin.numerics.stored import are_places, storable, storable_by_arguments
 from latlin.potentials.base import Potential
@@ -75,9 +75,9 @@ class Vecchia:
     learning_rows: int | None = 20_000
 
     def __post_init__(self) -> None:
-        whole("n_neighbours", self.n_neighbours, 1)
+        check_whole("n_neighbours", self.n_neighbours, 1)
         if self.learning_rows is not None:
-            whole("learning_rows", self.learning_rows, 1)
+            check_whole("learning_rows", self.learning_rows, 1)
 
     def refusal(self, setting: Setting, n_rows: int, n_columns: int) -> str:
         """A kernel that is not evaluated pair by pair is not taken."""
@@ -149,7 +149,7 @@ def _distinct(X: Array) -> tuple[Array, Index | None]:
     return found[order], label[which.ravel()]
 
 
-def picking(places: Index | None, count: int) -> sparse.csr_array | None:
+def selection_matrix(places: Index | None, count: int) -> sparse.csr_array | None:
     """H of sites that each see one of `count` values; None where site n sees value n."""
     if places is None:
         return None
@@ -227,7 +227,7 @@ class VecchiaFitter:
             return start
         given = self.hoods.conditionals(setting.kernel, setting.amplitude)
         model = model_of(setting, given, self.sites(setting.likelihood.observe(self.data.y)))
-        posterior = with_sites(infer(model, self.data.engine, start=warm_start(start, model), verbose=verbose))
+        posterior = require_sites(infer(model, self.data.engine, start=warm_start(start, model), verbose=verbose))
         return VecchiaLatent(setting, self.hoods, given, posterior)
 
     def _has_fitted(self, latent: VecchiaLatent, setting: Setting) -> bool:
@@ -239,7 +239,7 @@ class VecchiaFitter:
         """The sites of all rows; what a fit finds of their pattern serves the next one."""
         known = vars(self).get("_sites")
         if known is None:
-            known = vars(self)["_sites"] = SiteFactor(picking(self.rows, len(self.hoods.inputs)), potential)
+            known = vars(self)["_sites"] = SiteFactor(selection_matrix(self.rows, len(self.hoods.inputs)), potential)
         return known.with_potential(potential)
 
     def fit_with_gradient(self, setting: Setting, start: LatentFunction | None = None) -> tuple[VecchiaLatent, Array]:
@@ -309,7 +309,7 @@ class VecchiaLatent:
     @property
     def factor(self) -> SiteFactor:
         """The sites of the training targets."""
-        return in_memory(self.posterior.model).sites[0]
+        return require_in_memory(self.posterior.model).sites[0]
 
     def _predictors(self, new: Array) -> Conditionals:
         return self.hoods.predictors(new, self.setting.kernel, self.setting.amplitude, self.jitter)
@@ -373,7 +373,7 @@ class VecchiaLatent:
         else:
             projected = self.posterior.density.project(rows)
             x, variance = projected.mean - mean, projected.variance
-        return left_out(self.factor.potential, sites, x, variance, mean)
+        return leave_one_out_density(self.factor.potential, sites, x, variance, mean)
 
     def with_posterior(self, posterior: Posterior) -> VecchiaLatent:
         """The same with another word on its posterior."""

@@ -23,7 +23,7 @@ from latlin.inference.laplace import MAP
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import mapping, number
+from latlin.numerics.options import check_mapping, check_number
 from latlin.priors.base import Flat, Prior
 
 # --- The gradient of the evidence in the parameters of a user's own model.
@@ -297,12 +297,12 @@ def _space(
 ) -> Space:
     if not isinstance(start, Mapping) or not start:
         raise ValueError(f"start must give every parameter of build a number by name, got {start!r:.80}")
-    bounds, priors = mapping("bounds", bounds), mapping("priors", priors)
+    bounds, priors = check_mapping("bounds", bounds), check_mapping("priors", priors)
     for name, given in (("bounds", bounds), ("priors", priors)):
         if unknown := sorted(set(given) - set(start)):
             raise ValueError(f"{name} names {', '.join(unknown)}, which start does not: it has {', '.join(start)}")
     for name, value in start.items():
-        number(f"start[{name!r}]", value)
+        check_number(f"start[{name!r}]", value)
     return Space([_member(name, value, bounds.get(name), priors.get(name)) for name, value in start.items()])
 
 

@@ -40,7 +40,7 @@ from latlin.inference.diagnosis.log_joint import AveragedModel
 from latlin.inference.posterior import EvidenceKind, Posterior
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import function, number, one_of
+from latlin.numerics.options import check_callable, check_choice, check_number
 from latlin.numerics.progress import progress
 
 #: most hyperparameters of a lattice, of a composite design, and of importance sampling
@@ -218,7 +218,7 @@ def integrate(
         Show a bar, one step per fit.
     """
     _check_search(space, evaluate, rough, gradient=gradient, gain=gain, worth=worth)
-    one_of("method", method, METHODS)
+    check_choice("method", method, METHODS)
     quick = method == "quick" and 1 < len(space) <= LATTICE
     chosen = _method("composite" if quick else "auto" if method == "quick" else method, len(space))
     with progress("integral over hyperparameters", None, verbose) as bar:
@@ -227,16 +227,16 @@ def integrate(
         axes = axes_at(objective, optimum, sloped=chosen == "composite")
         objective.points, objective.keep = [optimum.point, *(point for point, _ in axes.tried)], True
         if chosen == "lattice":
-            rule = rules.lattice(objective, axes, optimum.point)
+            rule = rules.lattice_rule(objective, axes, optimum.point)
         elif chosen == "composite":
-            rule = rules.composite(objective, axes, optimum)
+            rule = rules.composite_rule(objective, axes, optimum)
         else:
-            rule = rules.importance(objective, axes, random_state)
+            rule = rules.importance_rule(objective, axes, random_state)
         if quick and rule.error >= SURE:
             objective.points = [optimum.point]
-            rule = rules.lattice(objective, axes, optimum.point)
+            rule = rules.lattice_rule(objective, axes, optimum.point)
         elif chosen == "composite" and method != chosen and rule.error >= UNSURE:
-            drawn = rules.importance(objective, axes, random_state)
+            drawn = rules.importance_rule(objective, axes, random_state)
             rule = min(rule, drawn, key=lambda one: one.error)
     _warn_about(optimum, space)
     return _averaged(space, optimum, axes, rule, objective.n_fits)
@@ -245,11 +245,11 @@ def integrate(
 def _check_search(space: object, evaluate: object, rough: object, **sizes: float) -> None:
     if not isinstance(space, Space):
         raise ValueError(f"space must be a Space, got {space!r:.80}")
-    function("evaluate", evaluate)
+    check_callable("evaluate", evaluate)
     if rough is not None:
-        function("rough", rough)
+        check_callable("rough", rough)
     for name, size in sizes.items():
-        number(name, size, least=0.0)
+        check_number(name, size, least=0.0)
 
 
 def _optimum(objective: Objective, rough: Evaluate | None, gradient: float, gain: float, worth: float) -> Optimum:

@@ -81,7 +81,7 @@ def _is_normal(axes: Axes) -> bool:
     return float(np.abs(np.log([axes.up, axes.down])).max()) < NORMAL
 
 
-def lattice(objective: Objective, axes: Axes, centre: Point) -> Rule:
+def lattice_rule(objective: Objective, axes: Axes, centre: Point) -> Rule:
     """Evaluate on a lattice in the eigenbasis, the best neighbours first."""
     m = len(axes.centre)
     step, fall, most = WIDE_LATTICES[m] if _is_normal(axes) else LATTICES[m]
@@ -184,7 +184,7 @@ class DesignState(NamedTuple):
         return float(np.sqrt(max(float(np.diagonal(self.unsure).mean()), 0.0)))
 
 
-def composite(objective: Objective, axes: Axes, optimum: Optimum) -> Rule:
+def composite_rule(objective: Objective, axes: Axes, optimum: Optimum) -> Rule:
     """Evaluate on a central composite design, stretched by the scale of each direction, and interpolate.
 
     Points along the axes are enough where their gradients leave nothing open. Where the interpolation is unsure, more
@@ -368,7 +368,7 @@ class SplitProposal:
         return np.asarray(each.sum(axis=1) - self.axes.log_volume)
 
 
-def importance(objective: Objective, axes: Axes, seed: int = 0) -> Rule:
+def importance_rule(objective: Objective, axes: Axes, seed: int = 0) -> Rule:
     """Two rounds of points with their weights."""
     m = len(axes.centre)
     count = 2 ** int(np.ceil(np.log2(max(FEWEST, EACH * m))))

@@ -17,7 +17,7 @@ import numpy as np
 from latlin.inference.forms.sites import SiteParameters
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import float_array, listed
+from latlin.numerics.options import check_list, float_array
 from latlin.numerics.progress import SILENT, Progress
 from latlin.numerics.stored import storable
 from latlin.priors.base import Flat, Prior
@@ -137,7 +137,7 @@ class Space:
     members: Sequence[Hyperparameter]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "members", tuple(listed("members", self.members, "Hyperparameter")))
+        object.__setattr__(self, "members", tuple(check_list("members", self.members, "Hyperparameter")))
         if not all(isinstance(member, Hyperparameter) for member in self.members):
             raise ValueError(f"members must be a list of Hyperparameter, got {self.members!r:.80}")
         names = [member.name for member in self.members]

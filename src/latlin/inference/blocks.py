@@ -133,7 +133,7 @@ class BlockModel(SiteTraits):
         return f"BlockModel(dim={self.dim}: {factors}, {kind} on {self.blocks.n_blocks} blocks)"
 
 
-def pieces(block: Block, reading: Reading) -> Iterator[Observed]:
+def read_pieces(block: Block, reading: Reading) -> Iterator[Observed]:
     """The block's sites, dense rows a cacheful at a time; sparse rows, which are not widened, all at once."""
     for part in [block] if sparse.issparse(block.X) else _cut(block, getattr(reading, "width", block.X.shape[1])):
         observed = reading(part)

@@ -24,11 +24,11 @@ from latlin.densities.gaussian import Gaussian, MultivariateT, entropy_loss
 from latlin.inference.engine import refuse_extra_variance
 from latlin.inference.evidence.terms import RefusedEvidence
 from latlin.inference.gaussian_kl.engine import GaussianKL
-from latlin.inference.model import LatentLinearModel, Model, in_memory
+from latlin.inference.model import LatentLinearModel, Model, require_in_memory
 from latlin.inference.posterior import Posterior
-from latlin.numerics.alerts import quiet
+from latlin.numerics.alerts import ignore_convergence_warnings
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import is_name, number
+from latlin.numerics.options import check_number, is_name
 from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials.base import Derivatives, ExpectedLog, Potential
 
@@ -80,7 +80,7 @@ class EllipticalKL:
 
     def __post_init__(self) -> None:
         if not is_name(self.df, "auto"):
-            number("df", self.df, least=DF_RANGE[0], most=LARGEST_DF)
+            check_number("df", self.df, least=DF_RANGE[0], most=LARGEST_DF)
 
     def run(
         self,
@@ -91,7 +91,7 @@ class EllipticalKL:
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
-        started, held = time.perf_counter(), in_memory(model, self.name)
+        started, held = time.perf_counter(), require_in_memory(model, self.name)
         refuse_extra_variance(held, self.name)
         for potential in held.potentials:
             refuse_steep(potential)
@@ -124,7 +124,7 @@ def search_df(model: LatentLinearModel, first: Posterior, inner: GaussianKL) -> 
     def loss(t: float) -> float:
         df = 2.0 + float(np.exp(t))
         start = max(fits.values(), key=lambda post: post.log_evidence, default=first)
-        with quiet():
+        with ignore_convergence_warnings():
             fits[df] = fit_df(model, start, inner, df)
         return -fits[df].log_evidence
 

@@ -20,7 +20,7 @@ from latlin.inference.forms.prior import needs_sparse
 from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sparse_blocks import SparseBlockForm, sparse_block_form
 from latlin.inference.forms.sums import SumForm
-from latlin.inference.model import LatentLinearModel, Model, in_memory
+from latlin.inference.model import LatentLinearModel, Model, require_in_memory
 from latlin.numerics.ascent import Checkpoint
 from latlin.numerics.stored import name_of
 from latlin.potentials.base import Potential
@@ -62,7 +62,7 @@ def fingerprint(model: Model, engine: object) -> str:
     if isinstance(model, BlockModel):
         rows = f"{fingerprint(model.own, engine)} {type(model.reading).__name__} {model.signature}"
         return hashlib.sha256(rows.encode()).hexdigest()
-    model = in_memory(model)
+    model = require_in_memory(model)
     digest = hashlib.sha256(name_of(type(engine)).encode())
     for name, value in sorted(vars(engine).items()):
         if name not in STOPPING:

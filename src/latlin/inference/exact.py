@@ -35,7 +35,7 @@ from latlin.inference.forms.sparse import SparseForm, needs_sparse
 from latlin.inference.forms.sparse_blocks import SparseBlockForm, sparse_block_form
 from latlin.inference.forms.sparse_rows import has_one_noise, times_entries
 from latlin.inference.forms.sums import SumForm, Sums, point_terms
-from latlin.inference.model import LatentLinearModel, Model, in_memory
+from latlin.inference.model import LatentLinearModel, Model, require_in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import Cholesky, cholesky, dot
@@ -95,7 +95,7 @@ class Exact:
             form = sum_form(model)
             assert form is not None  # blocks have one
             return conclude(model, form, form.sums(point_terms, np.zeros(form.rank)), started)
-        return _posterior(model, _solve(in_memory(model)), started)
+        return _posterior(model, _solve(require_in_memory(model)), started)
 
 
 def conclude(model: Model, form: SumForm, sums: Sums, started: float) -> Posterior:
@@ -288,8 +288,8 @@ def noise_slope(posterior: Posterior, at: float | None = None) -> float | None:
     model, sums = posterior.model, None
     if isinstance(model, BlockModel):
         sums = model.kept.get("sums") if has_one_noise(model.potentials[-1]) else None
-    elif _has_one_noise(in_memory(model)):
-        sums = in_memory(model).sites[0].kept.get("sums")
+    elif _has_one_noise(require_in_memory(model)):
+        sums = require_in_memory(model).sites[0].kept.get("sums")
     structure = getattr(posterior.density, "structure", None)
     if sums is None or not isinstance(structure, SparsePrecisionCovariance):
         return None

@@ -26,13 +26,13 @@ from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.laplace import MAP, Laplace
 from latlin.inference.local_bound.engine import LocalBound
 from latlin.inference.mean_field import MeanField
-from latlin.inference.model import LatentLinearModel, Model, in_memory
+from latlin.inference.model import LatentLinearModel, Model, require_in_memory
 from latlin.inference.posterior import Posterior
 from latlin.inference.propriety import refuse_improper
 from latlin.numerics.arrays import reuse_memory
 from latlin.numerics.linalg import longest_product
-from latlin.numerics.options import named_or_own
-from latlin.numerics.progress import begun
+from latlin.numerics.options import resolve_choice
+from latlin.numerics.progress import show_beginning
 from latlin.numerics.sparse_cholesky import Plan
 from latlin.numerics.stored import storable_by_arguments
 from latlin.numerics.threads import blas_threads_for
@@ -82,7 +82,7 @@ def choose(model: Model) -> tuple[Engine, str]:
     """An engine and the reason for it."""
     if isinstance(model, BlockModel):
         return _for_blocks(model)
-    model = in_memory(model)
+    model = require_in_memory(model)
     sites = stacked_sites(model)
     n, d = len(sites), model.dim
     if sites.extra is None and _is_independent(model):
@@ -212,7 +212,7 @@ def infer(
     if start is not None and not isinstance(start, Posterior):
         raise ValueError(f"start must be a Posterior, got {type(start).__name__}")
     chosen = resolve(engine)
-    with begun(chosen.name, verbose), blas_threads_for(_multiplications(model)), reuse_memory():
+    with show_beginning(chosen.name, verbose), blas_threads_for(_multiplications(model)), reuse_memory():
         if not has_proper_prior(model):
             refuse_improper(model)
         return _explained(chosen.run(model, start=start, verbose=verbose, checkpoint=checkpoint))
@@ -222,13 +222,13 @@ def _multiplications(model: Model) -> float:
     """Of the longest product of a fit."""
     if isinstance(model, BlockModel):
         return math.inf
-    held = in_memory(model)
+    held = require_in_memory(model)
     return longest_product(sum(held.site_count(factor) for factor in held.sites), model.dim)
 
 
 def _explained(post: Posterior) -> Posterior:
     """The posterior, its message with a word on overlapping factors and on a sparse precision."""
-    if not isinstance(post.model, BlockModel) and has_overlap(in_memory(post.model)):
+    if not isinstance(post.model, BlockModel) and has_overlap(require_in_memory(post.model)):
         post = replace(post, message=post.message + OVERLAP)
     structure = getattr(post.density, "structure", None)
     if not isinstance(structure, SparsePrecisionCovariance):
@@ -242,7 +242,7 @@ def _explained(post: Posterior) -> Posterior:
 def resolve(engine: str | Engine) -> Engine:
     """An engine object from a name or from itself."""
     known = {Auto.name: Auto, **ENGINES}
-    found = named_or_own("engine", engine, known, "an object of latlin.engines", _runs)
+    found = resolve_choice("engine", engine, known, "an object of latlin.engines", _runs)
     chosen: Engine = found() if isinstance(found, type) else found
     return chosen
 

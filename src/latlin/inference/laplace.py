@@ -34,11 +34,11 @@ from latlin.inference.forms.site_family import SiteForm
 from latlin.inference.forms.sparse import SparseForm, sparse_form
 from latlin.inference.forms.sums import SumForm
 from latlin.inference.mode import SmoothedJoint, find_kinked_mode, find_mode
-from latlin.inference.model import LatentLinearModel, Model, SiteFactor, in_memory
+from latlin.inference.model import LatentLinearModel, Model, SiteFactor, require_in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.ascent import Ascent, Rules
-from latlin.numerics.options import one_of
+from latlin.numerics.options import check_choice
 from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials.base import Potential
 from latlin.potentials.gaussian import Gaussian as GaussianSites
@@ -77,7 +77,7 @@ class Laplace:
     probes: int = 64
 
     def __post_init__(self) -> None:
-        one_of("covariance", self.covariance, COVARIANCES)
+        check_choice("covariance", self.covariance, COVARIANCES)
         if (self.rank is not None) != (self.covariance == "low-rank"):
             raise ValueError(f"rank goes with covariance='low-rank', got rank={self.rank} with {self.covariance!r}")
 
@@ -94,11 +94,11 @@ class Laplace:
         refuse_kinks(model.potentials)
         rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
         if self.covariance in ("diagonal", "low-rank"):
-            held = in_memory(model, self.name)
+            held = require_in_memory(model, self.name)
             return structured_laplace(self, self.covariance, self.rank, rules, held, start, verbose, checkpoint)
         if self.covariance == "estimated":
             refuse_estimated_checkpoint(checkpoint)
-            return fit_estimated(self, in_memory(model, self.name), start, rules, verbose, averaged=False)
+            return fit_estimated(self, require_in_memory(model, self.name), start, rules, verbose, averaged=False)
         form = self._form(model)
         first, kept = _first(form, model, start), checkpoint_for(checkpoint, model, self)
         # threads of BLAS would spin beside compiled loops
@@ -130,7 +130,7 @@ class Laplace:
     def _form(self, model: Model) -> SiteForm | SumForm:
         if self.covariance == "full":
             return form_of(model)
-        form = sparse_form(in_memory(model, self.name), forced=True)
+        form = sparse_form(require_in_memory(model, self.name), forced=True)
         assert form is not None  # it was forced
         return form
 
@@ -145,7 +145,7 @@ def _first(form: SiteForm | SumForm, model: Model, start: Posterior | None) -> A
     curved = isinstance(start.evidence_term, CurvedEvidence)
     known = start.sites if curved and isinstance(model, LatentLinearModel) else None
     if isinstance(form, SparseForm) and known is not None and len(known.gamma) == len(form.sites):
-        first = form.continued(inherit_parameters(form, in_memory(model), start))
+        first = form.continued(inherit_parameters(form, require_in_memory(model), start))
         if first is not None:
             return first
     return form.coordinates(start.mean)

@@ -17,10 +17,10 @@ from latlin.inference.engine import LOCAL, checkpoint_for, refuse_extra_variance
 from latlin.inference.evidence.terms import FreeFormEvidence
 from latlin.inference.forms.free import FreeForm, FreeFormState, free_form
 from latlin.inference.gaussian_kl.engine import GaussianKL
-from latlin.inference.model import Model, in_memory
+from latlin.inference.model import Model, require_in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.ascent import Measure, Rules, ascend
-from latlin.numerics.options import number, whole
+from latlin.numerics.options import check_number, check_whole
 from latlin.numerics.stored import storable_by_arguments
 
 REMEDY = "raise max_iter, or use engine 'gkl', which keeps the correlations"
@@ -60,8 +60,8 @@ class MeanField:
     max_iter: int = 500
 
     def __post_init__(self) -> None:
-        number("tol", self.tol, least=0.0)
-        whole("max_iter", self.max_iter, 1)
+        check_number("tol", self.tol, least=0.0)
+        check_whole("max_iter", self.max_iter, 1)
 
     def run(
         self,
@@ -73,7 +73,7 @@ class MeanField:
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
-        model = in_memory(model, self.name)
+        model = require_in_memory(model, self.name)
         refuse_extra_variance(model, self.name)
         form = free_form(model)
         if form is None:

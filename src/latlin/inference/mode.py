@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from latlin.numerics.arrays import Array, largest
+from latlin.numerics.arrays import Array, max_abs
 from latlin.numerics.ascent import (
     Ascent,
     Checkpoint,
@@ -26,7 +26,7 @@ from latlin.numerics.ascent import (
     backtrack,
     gradient_or_distance,
     grain,
-    may_be_hidden,
+    may_be_rounding,
     rounding,
 )
 from latlin.numerics.linalg import dot
@@ -73,7 +73,7 @@ class SmoothedJoint(NamedTuple):
 
 def steepness(at: Expansion) -> float:
     """The largest absolute entry of the gradient."""
-    return largest(at.gradient)
+    return max_abs(at.gradient)
 
 
 def find_mode(
@@ -93,7 +93,7 @@ def find_mode(
         moved = _search(form, now, direction) or now
         gain, size = moved.objective - now.objective, measure(moved)
         if size > rules.gradient_tol:
-            if may_be_hidden(gain, now.objective, now.grain, steepness(moved), steepness(now)):
+            if may_be_rounding(gain, now.objective, now.grain, steepness(moved), steepness(now)):
                 found = grain(lambda u: form.expand(u).objective, now.u, now.objective)
                 now = now._replace(grain=found)
                 moved = _search(form, now, direction) or moved

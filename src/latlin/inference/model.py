@@ -16,14 +16,14 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from latlin.numerics.arrays import Array, countable
+from latlin.numerics.arrays import Array, check_countable
 from latlin.numerics.intrinsic import generalised_log_det, independent_rows
 from latlin.numerics.linalg import cholesky
 from latlin.numerics.options import (
     Sealed,
-    checked_matrix,
-    checked_precision,
-    checked_projection,
+    check_matrix,
+    check_precision,
+    check_projection,
     common_dim,
     dense_operator,
     finite_array,
@@ -88,10 +88,10 @@ class GaussianFactor(Sealed):
         if precision is None:
             self._cov = finite_array(1.0 if cov is None else cov, "GaussianFactor cov", max_ndim=2)
         elif sparse.issparse(precision) or np.ndim(precision) == 2 or rank is not None:
-            self.precision = checked_precision(precision, "GaussianFactor precision")
+            self.precision = check_precision(precision, "GaussianFactor precision")
         else:
             self._cov = 1.0 / positive_array(precision, "GaussianFactor precision")
-        self.H: Any = None if H is None else checked_projection(H, dim)
+        self.H: Any = None if H is None else check_projection(H, dim)
         self.size = self._common_size(dim, "cov" if precision is None else "precision")
         self.dim = self.size if self.H is None else self.H.shape[1]
         if dim is not None and self.dim != dim:
@@ -193,7 +193,7 @@ class Constraint(Sealed):
 
     def __init__(self, A: Any, e: ArrayLike = 0.0) -> None:
         rows = A if sparse.issparse(A) or isinstance(A, LinearOperator) else np.atleast_2d(A)
-        self.A = sparse.csr_array(checked_matrix(dense_operator(rows), "Constraint A"))
+        self.A = sparse.csr_array(check_matrix(dense_operator(rows), "Constraint A"))
         self.e = np.asarray(finite_array(e, "Constraint e", max_ndim=1))
         if self.e.ndim and len(self.e) != self.A.shape[0]:
             raise ValueError(f"Constraint e must have one number per row of A, {self.A.shape[0]}, got {len(self.e)}")
@@ -234,13 +234,13 @@ class SiteFactor(Sealed):
         if not isinstance(potential, Potential):
             raise ValueError(f"SiteFactor potential must be a latlin potential, got {type(potential).__name__}")
         self.potential = potential
-        self.H: Any = None if H is None else checked_matrix(H, "SiteFactor H")
+        self.H: Any = None if H is None else check_matrix(H, "SiteFactor H")
         self.weight = None if weight is None else finite_array(weight, "SiteFactor weight", max_ndim=1)
         self.offset = None if offset is None else finite_array(offset, "SiteFactor offset", max_ndim=1)
         if self.weight is not None and np.any(self.weight < 0.0):
             raise ValueError(f"SiteFactor weight must not be negative, got {self.weight.min():g}")
         if self.weight is not None:
-            countable("SiteFactor weight", self.weight)
+            check_countable("SiteFactor weight", self.weight)
         self.extra_variance = (
             None if extra_variance is None else finite_array(extra_variance, "SiteFactor extra_variance", max_ndim=1)
         )
@@ -430,7 +430,7 @@ IN_BLOCKS = (
 )
 
 
-def in_memory(model: Model, engine: str = "") -> LatentLinearModel:
+def require_in_memory(model: Model, engine: str = "") -> LatentLinearModel:
     """The model, whose rows are in memory; a sentence for one whose rows are in blocks."""
     if isinstance(model, LatentLinearModel):
         return model

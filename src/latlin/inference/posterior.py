@@ -17,10 +17,10 @@ from latlin.densities.gaussian import Gaussian
 from latlin.inference.diagnosis.log_joint import gaussian_kl_bound
 from latlin.inference.evidence.terms import EvidenceTerm, ExpectedEvidence, TiltedEvidence
 from latlin.inference.forms.sites import SiteParameters
-from latlin.inference.model import LatentLinearModel, Model, in_memory
+from latlin.inference.model import LatentLinearModel, Model, require_in_memory
 from latlin.numerics.archive import Archived, save_with_card
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import checked_matrix, dense_operator, whole
+from latlin.numerics.options import check_matrix, check_whole, dense_operator
 from latlin.numerics.rng import RandomState
 from latlin.numerics.stored import is_storable, storable_as
 
@@ -129,7 +129,7 @@ class Posterior(Archived):
 
     def sample(self, count: int, random_state: RandomState = None) -> Array:
         """Draws of w, one per row."""
-        return self.density.sample(whole("count", count), random_state)
+        return self.density.sample(check_whole("count", count), random_state)
 
     def logpdf(self, w: ArrayLike) -> Array:
         """Log density at one w or each row of a matrix."""
@@ -145,7 +145,7 @@ class Posterior(Archived):
 
     def project(self, H: Any) -> Any:
         """Marginals of Hw, one per row of H: `.mean`, `.variance` and the density."""
-        return self.density.project(checked_matrix(dense_operator(H), "H", self.model.dim))
+        return self.density.project(check_matrix(dense_operator(H), "H", self.model.dim))
 
     def diagnose(self, n: int | None = None, random_state: RandomState = None) -> Diagnosis:
         """How far to trust this posterior, by importance sampling against its model.
@@ -209,8 +209,8 @@ class Posterior(Archived):
                 "corrected_marginals() corrects one Gaussian of engine 'gkl', or of 'ep' with power 1, and this is "
                 f"engine {self.engine!r} with {type(self.density).__name__}"
             )
-        rows = np.eye(self.model.dim) if H is None else checked_matrix(dense_operator(H), "H", self.model.dim)
-        model, density = in_memory(self.model), self.density
+        rows = np.eye(self.model.dim) if H is None else check_matrix(dense_operator(H), "H", self.model.dim)
+        model, density = require_in_memory(self.model), self.density
         if expected and (found := type(self)._propagate(model, self)) is not None:
             assert isinstance(found.density, Gaussian)  # that of the engine
             density, propagated = found.density, found.sites
@@ -224,7 +224,7 @@ class Posterior(Archived):
         """
         if not isinstance(self.density, Gaussian):
             raise ValueError(f"kl_bound() needs a Gaussian posterior, and that of engine {self.engine!r} is none")
-        return gaussian_kl_bound(in_memory(self.model), self.density)
+        return gaussian_kl_bound(require_in_memory(self.model), self.density)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write this posterior to a file, all or nothing: everything but its model.

@@ -18,9 +18,9 @@ from scipy.optimize import linprog
 from scipy.sparse.linalg import LinearOperator
 
 from latlin.distributed.blocks import Block
-from latlin.inference.blocks import BlockModel, Observed, Reading, pieces
+from latlin.inference.blocks import BlockModel, Observed, Reading, read_pieces
 from latlin.inference.forms.prior import is_proper
-from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor, in_memory
+from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor, require_in_memory
 from latlin.numerics.arrays import Array
 from latlin.potentials.base import Potential
 
@@ -49,7 +49,7 @@ def refuse_improper(model: Model) -> None:
 
 def flat_direction(model: Model) -> Array | None:
     """A direction along which no factor falls, or None where there is none or the model is too large to search."""
-    own = model.own if isinstance(model, BlockModel) else in_memory(model)
+    own = model.own if isinstance(model, BlockModel) else require_in_memory(model)
     held = _held_rows(own)
     if held is None:
         return None
@@ -104,7 +104,7 @@ def _flat_over_blocks(model: BlockModel, free: Array, rising: Array) -> Array | 
 def _fixing_gram(block: Block, reading: Reading, free: Array) -> tuple[Array]:
     """RᵀR of the rows, of length one, whose sites fall on both sides, in the coordinates of `free`."""
     gram = np.zeros((free.shape[1], free.shape[1]))
-    for observed in pieces(block, reading):
+    for observed in read_pieces(block, reading):
         left, right = _flat_sides(observed, observed.rows.shape[0])
         rows = _of_length_one(observed.rows[~left & ~right] @ free)
         gram += rows.T @ rows
@@ -114,7 +114,7 @@ def _fixing_gram(block: Block, reading: Reading, free: Array) -> tuple[Array]:
 def _opposed(block: Block, reading: Reading, free: Array, inside: Array | None, most: int) -> Array:
     """Rows r, turned so that their sites fall where rᵀd < 0, with rᵀ inside < 0; without `inside`, some of the rows."""
     found = [np.zeros((0, free.shape[1]))]
-    for observed in pieces(block, reading):
+    for observed in read_pieces(block, reading):
         left, right = _flat_sides(observed, observed.rows.shape[0])
         one_sided = left != right
         rows = _of_length_one(np.where(right, 1.0, -1.0)[one_sided, None] * (observed.rows[one_sided] @ free))

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,10 +19,10 @@ from latlin.inference.engine import Engine
 from latlin.inference.posterior import Posterior
 from latlin.linear._blocks import BlockRows, FirstPass, Summarised, describe
 from latlin.linear._description import MOST_NAMES, Description
-from latlin.linear._fitting import fit_problem, numbered, settled
-from latlin.linear._learning import Learning, LearntFit, fixed_table, learning
+from latlin.linear._fitting import fit_problem, number_checkpoint, settle_hyperparameters
+from latlin.linear._learning import Learning, LearntFit, check_learning, fixed_table
 from latlin.linear._model_checks import Labels, LookBack
-from latlin.linear._predict import AveragedLikelihood, Likelihood, LinearPredictors, latent, latent_covariance
+from latlin.linear._predict import AveragedLikelihood, Likelihood, LinearPredictors, latent_covariance, predictors_of
 from latlin.linear._problem import (
     CoefficientPrior,
     Design,
@@ -36,13 +37,14 @@ from latlin.linear._problem import (
     design_of_moments,
     offset_of,
 )
-from latlin.linear._rows import Numbers, column_of, encoded, read_rows, validated
+from latlin.linear._rows import Numbers, column_of, encode_rows, read_rows, validate_rows
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import LARGEST, SMALLEST, Array, measurable, side_by_side, stacked, summable, visible
-from latlin.numerics.options import number, whole
+from latlin.numerics.arrays import Array, check_measurable, check_summable, check_visible, stack_answers, stack_traces
+from latlin.numerics.options import AutoOrNumbers, PerRow, Rows, StrPath, check_size, check_whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.families import Family
+from latlin.priors.base import PriorsLike
 
 KINDS = (np.float64, np.float32)
 
@@ -87,14 +89,14 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         self,
         *,
         engine: str | Engine = "auto",
-        prior_scale: Any = "auto",
-        prior_mean: Any = 0.0,
+        prior_scale: AutoOrNumbers = "auto",
+        prior_mean: ArrayLike = 0.0,
         ard: bool = False,
         fit_intercept: bool = True,
         intercept_scale: float | None = None,
         standardise: bool = True,
         hyperparameters: str = "auto",
-        priors: Any = None,
+        priors: PriorsLike = None,
         warm_start: bool = False,
         random_state: RandomState = None,
         verbose: bool = False,
@@ -140,17 +142,17 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
 
     # --- fitting --------------------------------------------------------------------------------
 
-    def _read(self, X: Any, options: dict[str, Any], **given: Any) -> dict[str, Any]:
+    def _read(self, X: Rows, options: dict[str, Any], **given: Any) -> dict[str, Any]:
         """X as numbers and what belongs to its rows; a data frame may hold all of it."""
         return read_rows(self, X, given, options)
 
-    def _training(self, X: Any, y: Any, *, reset: bool = True, **options: Any) -> tuple[Any, Any]:
+    def _training(self, X: Rows, y: PerRow, *, reset: bool = True, **options: Any) -> tuple[Any, Any]:
         """Checked X and y, as they are used."""
         kinds = {"accept_sparse": ("csr", "csc"), "dtype": list(KINDS)}
-        X, y = validated(self, X, visible("y", y), reset=reset, **kinds, **options)
-        return summable("X", X), measurable("y", y)
+        X, y = validate_rows(self, X, check_visible("y", y), reset=reset, **kinds, **options)
+        return check_summable("X", X), check_measurable("y", y)
 
-    def _problems(self, X: Any, codes: list[Array], weight: Array | None, offset: Array | None) -> list[LinearProblem]:
+    def _problems(self, X: Rows, codes: list[Array], weight: Array | None, offset: Array | None) -> list[LinearProblem]:
         """One problem per response."""
         X, codes, weight, offset = self._kept(X, codes, weight, offset)
         absorbed = self._has_intercept() or self._absorbs_shifts
@@ -158,7 +160,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         return self._on_design(design, X, codes, weight, offset)
 
     @staticmethod
-    def _kept(X: Any, codes: list[Array], weight: Array | None, offset: Array | None) -> tuple[Any, ...]:
+    def _kept(X: Rows, codes: list[Array], weight: Array | None, offset: Array | None) -> tuple[Any, ...]:
         """Without the rows of weight zero."""
         if weight is None or np.all(weight > 0.0):
             return X, codes, weight, offset
@@ -166,14 +168,14 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         return X[kept], [y[kept] for y in codes], weight[kept], None if offset is None else offset[kept]
 
     def _on_design(
-        self, design: Design, X: Any, codes: list[Array], weight: Array | None, offset: Array | None
+        self, design: Design, X: Rows, codes: list[Array], weight: Array | None, offset: Array | None
     ) -> list[LinearProblem]:
         rows, family = design.rows(X), self._family()
         problems = []
         for index, y in enumerate(codes):
             targets = Targets(np.asarray(y, float), weight, offset_of(offset, index))
             centre, width = family.intercept(targets)
-            width = width if self.intercept_scale is None else _positive("intercept_scale", self.intercept_scale)
+            width = width if self.intercept_scale is None else check_size("intercept_scale", self.intercept_scale)
             problems.append(LinearProblem(HeldRows(rows, targets), design, family, self._prior(), (centre, width)))
         return problems
 
@@ -184,13 +186,13 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
 
     def _wish(self) -> Learning:
         """How hyperparameters are to be learnt."""
-        return learning(self.hyperparameters, self.priors)
+        return check_learning(self.hyperparameters, self.priors)
 
     def _beginning(
         self, problem: LinearProblem, before: LearntFit | None
     ) -> tuple[dict[str, Any], list[str], Posterior | None]:
         """Hyperparameters to start from, those to learn, and a posterior to start from."""
-        values, free = settled(problem, self._requested(), self.ard)
+        values, free = settle_hyperparameters(problem, self._requested(), self.ard)
         if self._wish().manner == "fixed":
             free = []
         start = None
@@ -201,7 +203,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
             }
         return values, free, start
 
-    def _fit_blocks(self, X: Any, y: Any, weight: Any, offset: Any, checkpoint: Any) -> Self:
+    def _fit_blocks(self, X: Rows, y: PerRow, weight: PerRow, offset: PerRow, checkpoint: StrPath | None) -> Self:
         """`fit` for rows in blocks: a first pass for what all fits need, then one fit per response."""
         blocks = open_blocks(X, y, weight, offset)
         table = describe(blocks, self._labelled, self._columns())
@@ -213,12 +215,12 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         self._store(problems[0].design, fits, np.float32 if table.single else np.float64)
         return self._look_back(problems)
 
-    def _fit_in_blocks(self, problems: list[LinearProblem], checkpoint: Any) -> list[LearntFit]:
+    def _fit_in_blocks(self, problems: list[LinearProblem], checkpoint: StrPath | None) -> list[LearntFit]:
         """One fit per response, one after the other."""
         fits = []
         for index, (problem, before) in enumerate(zip(problems, self._earlier(len(problems)), strict=True)):
             values, free, start = self._beginning(problem, before)
-            file = numbered(checkpoint, index, len(problems))
+            file = number_checkpoint(checkpoint, index, len(problems))
             options = (self.engine, values, free, start, self.verbose, file, self._wish())
             fits.append(fit_problem(problem, *options))
         return fits
@@ -232,7 +234,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         design = design_of_moments(moments.mean, moments.variance, centred=centred, **options)
         family = self._family()
         centre, width = family.intercept(targets)
-        width = width if self.intercept_scale is None else _positive("intercept_scale", self.intercept_scale)
+        width = width if self.intercept_scale is None else check_size("intercept_scale", self.intercept_scale)
         return [
             LinearProblem(
                 BlockRows(blocks, table, targets, coding, index, digest),
@@ -267,7 +269,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         self.evidence_kind_ = posteriors[0].evidence_kind
         self.converged_ = all(p.converged for p in posteriors)
         self.n_iter_ = _one_or_array([max(p.n_iter, 1) for p in posteriors])
-        self.trace_ = stacked([p.trace for p in posteriors])
+        self.trace_ = stack_traces([p.trace for p in posteriors])
         self.prior_scale_ = _one_or_array([fit.values["prior_scale"] for fit in fits])
         self.prior_mean_ = _one_or_array([fit.values.get("prior_mean", 0.0) for fit in fits])
         tables = [fit.table or fixed_table(fit.values) for fit in fits]
@@ -324,20 +326,20 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
 
     # --- asking ---------------------------------------------------------------------------------
 
-    def _check_rows(self, X: Any) -> Any:
+    def _check_rows(self, X: Rows) -> Any:
         """Checked rows of features for a fitted model."""
         check_is_fitted(self, "posterior_")
         if is_blocked(X) and not isinstance(X, np.ndarray):
             raise ValueError("X is in blocks of rows, and this answer is for rows in memory: ask block by block")
-        X = encoded(X, getattr(self, "encoding_", None))
-        return summable("X", validated(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=list(KINDS)))
+        X = encode_rows(X, getattr(self, "encoding_", None))
+        return check_summable("X", validate_rows(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=list(KINDS)))
 
-    def _latents(self, X: Any, offset: Any) -> tuple[Any, list[LinearPredictors], Any]:
+    def _latents(self, X: Rows, offset: PerRow) -> tuple[Any, list[LinearPredictors], Any]:
         """Rows of the model, the linear predictors of each response, and the kind of numbers to answer in."""
         offset, X = column_of(self, X, "offset", offset), self._check_rows(X)
         shift = check_offsets(offset, X.shape[0], len(self._fits))
         rows = self._design.rows(X)
-        return rows, [latent(f.posterior, rows, offset_of(shift, k)) for k, f in enumerate(self._fits)], X.dtype
+        return rows, [predictors_of(f.posterior, rows, offset_of(shift, k)) for k, f in enumerate(self._fits)], X.dtype
 
     def _likelihood(self, index: int = 0) -> Likelihood:
         """The potential of a response at its hyperparameters, of no particular observation, or several with weights."""
@@ -354,7 +356,9 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         return AveragedLikelihood(fit.weights, tuple(family.potential(y, share.values) for share in fit.shares))
 
     @rowwise
-    def predict_latent(self, X: Any, offset: Any = None, *, return_std: bool = False, return_cov: bool = False) -> Any:
+    def predict_latent(
+        self, X: Rows, offset: PerRow = None, *, return_std: bool = False, return_cov: bool = False
+    ) -> Any:
         """The linear predictor xᵀw (+ offset) of each row: its posterior mean and, if asked, how uncertain it is.
 
         Parameters
@@ -371,11 +375,11 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be True; the diagonal of cov holds the variances")
         rows, latents, dtype = self._latents(X, offset)
-        mean = side_by_side([at.mean for at in latents]).astype(dtype)
+        mean = stack_answers([at.mean for at in latents]).astype(dtype)
         if return_std:
-            return mean, side_by_side([np.sqrt(at.variance) for at in latents]).astype(dtype)
+            return mean, stack_answers([np.sqrt(at.variance) for at in latents]).astype(dtype)
         if return_cov:
-            return mean, side_by_side([latent_covariance(f.posterior, rows) for f in self._fits]).astype(dtype)
+            return mean, stack_answers([latent_covariance(f.posterior, rows) for f in self._fits]).astype(dtype)
         return mean
 
     def sample_posterior(self, n_samples: int = 1, random_state: RandomState = None) -> Array:
@@ -388,7 +392,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         """
         check_is_fitted(self, "posterior_")
         rng = self._generator(random_state)
-        draws = [self._user_units(fit.posterior.sample(whole("n_samples", n_samples), rng)) for fit in self._fits]
+        draws = [self._user_units(fit.posterior.sample(check_whole("n_samples", n_samples), rng)) for fit in self._fits]
         return draws[0] if len(draws) == 1 else np.stack(draws, axis=1)
 
     def _user_units(self, w: Array) -> Array:
@@ -430,7 +434,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
             raise ValueError(f"n_features_in_ must be {self._design.n_features}, got {self.n_features_in_!r:.80}")
         self._store(self._design, list(self._fits), self._dtype)
         # a file that is not ours may hold parts that do not go together: they must answer
-        self._answer([latent(fit.posterior, np.zeros((1, self._design.dim)), None) for fit in self._fits])
+        self._answer([predictors_of(fit.posterior, np.zeros((1, self._design.dim)), None) for fit in self._fits])
 
     def _answer(self, latents: list[LinearPredictors]) -> None:
         """Predict from linear predictors, to see that it can be done."""
@@ -440,10 +444,6 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _positive(name: str, value: Any) -> float:
-    return number(name, value, least=SMALLEST, most=LARGEST)
 
 
 def _one_or_array(values: list[Any]) -> Any:

@@ -16,11 +16,11 @@ from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from latlin.distributed.blocks import Block, Blocks, slices, tree
+from latlin.distributed.blocks import Block, Blocks, combine_pairwise, slices
 from latlin.inference.blocks import BlockModel, Observed
 from latlin.inference.model import GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.linear._problem import Design, LabelCoding, Values, check_offsets, check_weights
-from latlin.numerics.arrays import Array, measurable, summable
+from latlin.numerics.arrays import Array, check_measurable, check_summable
 from latlin.potentials.base import Potential
 from latlin.potentials.checks import RefusedSites
 from latlin.potentials.families import Family
@@ -111,11 +111,11 @@ def _counted(place: NDArray[np.intp], weight: Array, length: int) -> Array:
 
 def describe(blocks: Blocks, labelled: bool, columns: int = 1) -> FirstPass:
     """The table of all blocks, with so many numbers in the response of one row."""
-    table = tree(blocks.each(_described, labelled, columns), FirstPass.merged)
+    table = combine_pairwise(blocks.each(_described, labelled, columns), FirstPass.merged)
     if table.n_rows == 0:
         raise ValueError("sample_weight is zero everywhere: there is nothing to learn from")
     if table.response is not None:
-        measurable("y", np.maximum(np.abs(table.response.mean[:1]), np.sqrt(table.response.variance[:1])))
+        check_measurable("y", np.maximum(np.abs(table.response.mean[:1]), np.sqrt(table.response.variance[:1])))
     return table
 
 
@@ -172,7 +172,7 @@ def _refuse_missing(name: str, values: Any, mean: Array) -> None:
         numbers = values.data if sparse.issparse(values) else np.asarray(values)
         said = "NaN" if np.isnan(numbers).any() else "infinity or a value too large for dtype('float64')"
         raise ValueError(f"Input {name} contains {said}.")
-    summable(name, values)
+    check_summable(name, values)
 
 
 def _dense_moments(X: Any, weight: Array) -> ColumnMoments:

@@ -15,13 +15,13 @@ from latlin.diagnostics.inference_data import inference_data
 from latlin.hyper.marginals import HyperparameterTable
 from latlin.inference.diagnosis.log_joint import log_joint
 from latlin.inference.forms.projections import stacked_sites
-from latlin.inference.model import in_memory
+from latlin.inference.model import require_in_memory
 from latlin.inference.posterior import Posterior
 from latlin.linear._learning import ARGUMENTS, LearntFit
-from latlin.linear._predict import levels
+from latlin.linear._predict import check_levels
 from latlin.linear._problem import Design
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import number, whole
+from latlin.numerics.options import check_number, check_whole
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import FAMILIES
 
@@ -137,7 +137,7 @@ def coefficient_rows(
     posterior: Posterior, design: Design, names: Sequence[str], coverage: float
 ) -> list[dict[str, Any]]:
     """One row per coefficient, and one for the intercept at x = 0."""
-    coverage = number("coverage", coverage, above=0.0, below=1.0)
+    coverage = check_number("coverage", coverage, above=0.0, below=1.0)
     marginals = posterior.project(design.user_rows())
     labels = [*map(str, names), "intercept"][: len(marginals.mean)]
     sd = np.sqrt(np.maximum(marginals.variance, 0.0))
@@ -156,7 +156,7 @@ def coefficient_rows(
 def inference_groups(posterior: Posterior, design: Design, w: Array) -> dict[str, dict[str, Array]]:
     """Groups of arrays with leading axes (chain, draw) for draws w of one posterior."""
     coef, intercept = design.coefficients(w)
-    model = in_memory(posterior.model)
+    model = require_in_memory(posterior.model)
     data = model.sites[-1]
     sites = stacked_sites(model)
     (span, potential) = sites.blocks[-1]
@@ -193,7 +193,7 @@ class Description:
     def summary(self, coverage: float = 0.9) -> Summary:
         """Mean, standard deviation, central interval and P(> 0) of every coefficient, by feature name."""
         check_is_fitted(self, "posterior_")
-        levels("coverage", coverage)
+        check_levels("coverage", coverage)
         rows = []
         for label, fit in zip(self._response_names(), self._fits, strict=True):
             part = coefficient_rows(fit.posterior, self._design, self._feature_names(), coverage)
@@ -249,7 +249,9 @@ class Description:
         lines = [] if isinstance(table, list) or table.manner == "fixed" else learnt_lines(table)
         is_one = len(self._fits) == 1 and self._design.dim <= MOST_NAMES and self.evidence_kind_ != "none"
         levels_ = _describe_factors(self, getattr(self, "encoding_", None)) if is_one else []
-        return "\n".join(filter(None, [modelled(self), numbers, *lines, *levels_, str(getattr(self, "checks_", ""))]))
+        return "\n".join(
+            filter(None, [describe_response(self), numbers, *lines, *levels_, str(getattr(self, "checks_", ""))])
+        )
 
     def to_arviz(self, n_samples: int = 1000, random_state: RandomState = None) -> Any:
         """Draws as an `arviz.InferenceData`; a list of them, one per class, for several classes.
@@ -259,7 +261,7 @@ class Description:
         ArviZ and the training data, so a model that was fitted here. ArviZ 1 makes a `DataTree` of them.
         """
         check_is_fitted(self, "posterior_")
-        rng, count = self._generator(random_state), whole("n_samples", n_samples)
+        rng, count = self._generator(random_state), check_whole("n_samples", n_samples)
         found = []
         for fit in self._fits:
             w = fit.posterior.sample(count, rng)
@@ -276,7 +278,7 @@ CHANGED = {
 }
 
 
-def modelled(model: Any) -> str:
+def describe_response(model: Any) -> str:
     """What the coefficients change, in a line: the class, the link, the cut points."""
     name, classes = model.family_name(), getattr(model, "classes_", None)
     if name == "ordinal":

@@ -21,7 +21,7 @@ from latlin.densities.precision import DiagonalWhitening
 from latlin.distributed.blocks import Block, add
 from latlin.hyper.space import Evaluation
 from latlin.inference.affine.engine import AffineKL
-from latlin.inference.blocks import BlockModel, Reading, pieces
+from latlin.inference.blocks import BlockModel, Reading, read_pieces
 from latlin.inference.engine import Engine
 from latlin.inference.exact import Exact, conclude
 from latlin.inference.forms.dense import sum_form
@@ -48,10 +48,10 @@ from latlin.linear._learning import (
     ranges_of,
 )
 from latlin.linear._problem import GaussianPrior, HeldRows, LinearProblem, LocatedPrior, Targets
-from latlin.numerics.arrays import LOG_2PI, SMALLEST, Array, summable, visible
+from latlin.numerics.arrays import LOG_2PI, SMALLEST, Array, check_summable, check_visible
 from latlin.numerics.linalg import dot, symmetrise
 from latlin.numerics.options import is_name
-from latlin.numerics.progress import begun
+from latlin.numerics.progress import show_beginning
 from latlin.numerics.threads import blas_threads_for, one_blas_thread
 from latlin.potentials.checks import finite
 from latlin.potentials.ranges import Increasing, Positive, Range
@@ -67,7 +67,9 @@ FINER_STILL = Accuracy(gradient=1e-9, gain=1e-15)
 FINER: dict[str, Engine] = {"gkl": GaussianKL(tol=1e-9), "laplace": Laplace(tol=1e-9), "lvb": LocalBound(tol=1e-9)}
 
 
-def settled(problem: LinearProblem, given: Mapping[str, Any], ard: bool) -> tuple[dict[str, Any], list[str]]:
+def settle_hyperparameters(
+    problem: LinearProblem, given: Mapping[str, Any], ard: bool
+) -> tuple[dict[str, Any], list[str]]:
     """Every hyperparameter with a number to start from, and the names of those to learn."""
     if ard and not is_name(given["prior_scale"], AUTO):
         raise ValueError(
@@ -83,7 +85,7 @@ def settled(problem: LinearProblem, given: Mapping[str, Any], ard: bool) -> tupl
 def _checked(name: str, value: Any, span: Range, n_features: int) -> Any:
     argument = ARGUMENTS.get(name, name)
     try:
-        array = np.asarray(visible(argument, np.asanyarray(value)), float)
+        array = np.asarray(check_visible(argument, np.asanyarray(value)), float)
     except (TypeError, ValueError, OverflowError) as error:
         kind = "a number" if name == "prior_mean" else "a positive number"
         raise ValueError(f"{argument} must be {kind} or 'auto', got {value!r:.80}") from error
@@ -98,7 +100,7 @@ def _checked(name: str, value: Any, span: Range, n_features: int) -> Any:
         raise ValueError(f"{argument} must be positive and finite, got {value!r}")
     if isinstance(span, Positive) and np.any(array < SMALLEST):
         raise ValueError(f"{argument} must be at least {SMALLEST:g}, got {array.min():g}: change the units")
-    summable(argument, array)
+    check_summable(argument, array)
     if name == "prior_mean":  # one that is given may be beyond where it would be sought
         finite(argument, array)
     else:
@@ -117,7 +119,7 @@ def fit_problem(
     wish: Learning = Learning(),  # noqa: B008
 ) -> LearntFit:
     """The posterior, its free hyperparameters maximised or integrated."""
-    with naming_wide_priors(problem, values), blas_threads_for(problem.longest_product()):
+    with name_wide_priors(problem, values), blas_threads_for(problem.longest_product()):
         return _fit(problem, engine, values, free, start, verbose, checkpoint, wish)
 
 
@@ -133,7 +135,7 @@ def _fit(
 ) -> LearntFit:
     small = problem.n_entries <= SMALL
     chosen, reason = choose_engine(problem, engine, values, free, small)
-    task = task_for(wish, chosen, small, problem.design.dim, verbose)
+    task = learning_task(wish, chosen, small, problem.design.dim, verbose)
     if isinstance(chosen, Exact) and isinstance(problem.prior, GaussianPrior) and not _learns_many(values, free):
         decompose, posterior_at = closed_form(problem)
         if free:
@@ -142,7 +144,7 @@ def _fit(
     if free:
         fit = learn(problem, chosen, values, free, task, start, checkpoint)
     else:
-        with begun(chosen.name, verbose):
+        with show_beginning(chosen.name, verbose):
             posterior = chosen.run(problem.model(values), start=start, verbose=verbose, checkpoint=checkpoint)
         fit = LearntFit(posterior, dict(values), table=fixed_table(values))
     if not reason:
@@ -156,7 +158,7 @@ WIDEST = 1e6
 
 
 @contextmanager
-def naming_wide_priors(problem: LinearProblem, values: Mapping[str, Any]) -> Iterator[None]:
+def name_wide_priors(problem: LinearProblem, values: Mapping[str, Any]) -> Iterator[None]:
     """What a fit lost to rounding under a very wide prior is said with the name of its scale."""
     try:
         yield
@@ -167,7 +169,7 @@ def naming_wide_priors(problem: LinearProblem, values: Mapping[str, Any]) -> Ite
         raise ValueError(f"prior_scale or intercept_scale is too large for a fit, got {scale:.3g}: {error}") from error
 
 
-def task_for(wish: Learning, engine: Engine, small: bool, dim: int, verbose: bool) -> LearningTask:
+def learning_task(wish: Learning, engine: Engine, small: bool, dim: int, verbose: bool) -> LearningTask:
     """How far to go, and whether tens of fits are cheap: those of engines without inner loops on small problems."""
     quick = isinstance(engine, Exact | GaussianKL | Laplace | LocalBound)
     accuracy = FINER_STILL if isinstance(engine, Exact) else FINE if small else PLAIN
@@ -207,7 +209,7 @@ def resolve_engine(engine: str | Engine, free: Sequence[str], small: bool) -> En
     return FINER.get(engine, named) if small and isinstance(engine, str) else named
 
 
-def numbered(checkpoint: Path | None, index: int, count: int) -> Path | None:
+def number_checkpoint(checkpoint: Path | None, index: int, count: int) -> Path | None:
     """The file of one of several fits."""
     return checkpoint if checkpoint is None or count == 1 else f"{os.fspath(checkpoint)}.{index}"
 
@@ -365,7 +367,7 @@ def _square_sums(block: Block, reading: Reading, mean: Array) -> tuple[Any, ...]
     dim = len(mean)
     plain = DiagonalWhitening(np.ones(dim))
     total: tuple[Any, ...] = (np.zeros((dim, dim), order="F"), np.zeros(dim), 0.0)
-    for observed in pieces(block, reading):
+    for observed in read_pieces(block, reading):
         sites, projections = observed.sites, whitened_projections(observed.rows, plain)
         t = np.asarray(observed.potential.loc) - sites.offset - observed.times(mean)  # type: ignore[attr-defined]
         part = (

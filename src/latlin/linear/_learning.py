@@ -34,7 +34,7 @@ from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.posterior import Posterior
 from latlin.linear._problem import LinearProblem
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import one_of
+from latlin.numerics.options import check_choice
 from latlin.numerics.stored import storable
 from latlin.potentials.ranges import Above, Between, Increasing, Positive, Range
 from latlin.priors import Flat, Gamma, HalfStudentT, LogNormal, Prior, Uniform
@@ -133,9 +133,9 @@ class Learning(NamedTuple):
     priors: Mapping[str, Prior] | Prior | None = None
 
 
-def learning(manner: Any, priors: Any) -> Learning:
+def check_learning(manner: Any, priors: Any) -> Learning:
     """The checked wish."""
-    one_of("hyperparameters", manner, get_args(Manner))
+    check_choice("hyperparameters", manner, get_args(Manner))
     if priors is None or isinstance(priors, Prior):
         return Learning(manner, priors)
     if not isinstance(priors, Mapping):

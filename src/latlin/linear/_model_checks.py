@@ -26,7 +26,7 @@ from latlin.diagnostics.data_checks import (
 )
 from latlin.diagnostics.model_checks import Check, ModelChecks
 from latlin.distributed.blocks import Block
-from latlin.inference.blocks import BlockModel, Observed, Reading, pieces
+from latlin.inference.blocks import BlockModel, Observed, Reading, read_pieces
 from latlin.inference.diagnosis.diagnose import UNKNOWN
 from latlin.inference.diagnosis.dispersion import Dispersion, pearson_sums
 from latlin.inference.diagnosis.log_joint import AveragedModel
@@ -141,7 +141,7 @@ def _model_of(posterior: Posterior) -> Any:
 
 def _block_sums(block: Block, reading: Reading, mean: Array) -> tuple[Any, ...]:
     total = np.zeros(6)
-    for observed in pieces(block, reading):
+    for observed in read_pieces(block, reading):
         total += _sums(observed, mean)
     return tuple(total)
 
@@ -319,7 +319,7 @@ def _with_ones(H: Array, design: Design) -> Array:
 
 def _block_curves(block: Block, reading: Reading, mean: Array, scale: Array) -> tuple[Any, ...]:
     total: tuple[Any, ...] | None = None
-    for observed in pieces(block, reading):
+    for observed in read_pieces(block, reading):
         H = observed.rows.toarray() if hasattr(observed.rows, "toarray") else np.asarray(observed.rows)
         _, slope, curvature = _slopes(observed, mean)
         ones = H if H.shape[1] > len(scale) else np.column_stack([H, np.ones(len(H))])

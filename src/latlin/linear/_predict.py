@@ -39,7 +39,7 @@ class LinearPredictors(NamedTuple):
         return np.asarray(self.marginals.quantile(q[:, None])).T + self.offset[:, None]
 
 
-def latent(posterior: Posterior, rows: Any, offset: Array | None) -> LinearPredictors:
+def predictors_of(posterior: Posterior, rows: Any, offset: Array | None) -> LinearPredictors:
     """The linear predictors of rows."""
     marginals = posterior.project(rows)
     shift = np.zeros(len(marginals.mean)) if offset is None else offset
@@ -123,7 +123,7 @@ def predictive_quantiles(likelihood: Likelihood, at: LinearPredictors, q: Array)
 
 def predictive_interval(likelihood: Likelihood, at: LinearPredictors, coverage: float) -> Array:
     """Ends of intervals of new observations, shape (n, 2)."""
-    described, ends = predictive(likelihood, at), tails(coverage)
+    described, ends = predictive(likelihood, at), central_levels(coverage)
     if described.whole or np.isfinite(described.least):
         return described.interval(coverage).T
     return predictive_quantiles(likelihood, at, ends)
@@ -179,7 +179,7 @@ def latent_covariance(posterior: Any, rows: Any) -> Array:
     return np.asarray(rows @ half.T)
 
 
-def levels(name: str, values: ArrayLike) -> Array:
+def check_levels(name: str, values: ArrayLike) -> Array:
     """Probabilities strictly between 0 and 1, as a vector."""
     try:
         q = np.atleast_1d(np.asarray(values, float))
@@ -190,9 +190,9 @@ def levels(name: str, values: ArrayLike) -> Array:
     return q
 
 
-def tails(coverage: float) -> Array:
+def central_levels(coverage: float) -> Array:
     """The two quantiles of a central interval."""
     if np.size(coverage) != 1:
         raise ValueError(f"coverage must be one probability, got {coverage!r:.80}")
-    (share,) = levels("coverage", coverage)
+    (share,) = check_levels("coverage", coverage)
     return np.array([0.5 - 0.5 * share, 0.5 + 0.5 * share])

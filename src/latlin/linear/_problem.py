@@ -20,7 +20,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from latlin.inference.evidence.terms import EvidenceGradient
 from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor
-from latlin.numerics.arrays import LARGEST, Array, countable, largest, summable, visible
+from latlin.numerics.arrays import LARGEST, Array, check_countable, check_summable, check_visible, max_abs
 from latlin.numerics.linalg import longest_product
 from latlin.numerics.options import float_array
 from latlin.numerics.stored import storable
@@ -378,7 +378,7 @@ class LinearProblem:
             return 1.0
         size = self.observed.feature_size(self.design.n_features)
         # what centring leaves of constant features is rounding
-        return size if size > FLAT * largest(self.design.centre) else 1.0
+        return size if size > FLAT * max_abs(self.design.centre) else 1.0
 
     @cached_property
     def unit(self) -> float:
@@ -393,7 +393,7 @@ def check_weights(value: Any, count: int) -> Array | None:
     """Non-negative exponents, one per row, not all zero; None stays None."""
     if value is None:
         return None
-    array = float_array("sample_weight", visible("sample_weight", value))
+    array = float_array("sample_weight", check_visible("sample_weight", value))
     if array.ndim == 0:
         array = np.full(count, float(array))
     if array.shape != (count,):
@@ -402,7 +402,7 @@ def check_weights(value: Any, count: int) -> Array | None:
         refuse("sample_weight", array, ~(np.isfinite(array) & (array >= 0.0)), "finite numbers of at least zero")
     if not np.any(array > 0.0):
         raise ValueError("sample_weight is zero everywhere: there is nothing to learn from")
-    return countable("sample_weight", array)
+    return check_countable("sample_weight", array)
 
 
 def check_offsets(value: Any, count: int, width: int = 1) -> Array | None:
@@ -417,7 +417,7 @@ def check_offsets(value: Any, count: int, width: int = 1) -> Array | None:
         raise ValueError(f"offset must have shape {' or '.join(map(str, sorted(allowed)))}, got shape {array.shape}")
     if not np.all(np.isfinite(array)):
         raise ValueError(f"offset must be finite, got {array[~np.isfinite(array)][0]:g}")
-    return np.asarray(summable("offset", array))
+    return np.asarray(check_summable("offset", array))
 
 
 def offset_of(offset: Array | None, index: int) -> Array | None:

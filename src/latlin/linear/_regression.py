@@ -15,9 +15,9 @@ from latlin.distributed.opening import is_blocked, refuse_checkpoint, rowwise
 from latlin.linear._base import LinearEstimator
 from latlin.linear._predict import (
     LinearPredictors,
+    check_levels,
     draw_observations,
     draw_weights,
-    levels,
     log_density,
     predictive,
     predictive_covariance,
@@ -25,13 +25,13 @@ from latlin.linear._predict import (
     predictive_quantiles,
 )
 from latlin.linear._problem import check_offsets, check_weights
-from latlin.linear._rows import Loss, check_actions, chosen, column_of, exposed, loss_table
+from latlin.linear._rows import Loss, add_exposure, check_actions, choose_actions, column_of, loss_table
 from latlin.numerics.alerts import alert
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import real_array, whole
+from latlin.numerics.options import PerRow, Rows, StrPath, check_whole, real_array
 from latlin.numerics.rng import RandomState
 from latlin.potentials.checks import RefusedSites
-from latlin.potentials.families import Family, named
+from latlin.potentials.families import Family, find_family
 from latlin.potentials.predictive import residuals_of
 
 #: nodes over which a loss is averaged
@@ -43,12 +43,12 @@ class Regression(RegressorMixin, LinearEstimator):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        offset: Any = None,
+        X: Rows,
+        y: PerRow = None,
+        sample_weight: PerRow = None,
+        offset: PerRow = None,
         *,
-        checkpoint: Any = None,
+        checkpoint: StrPath | None = None,
         **table: Any,
     ) -> Self:
         """Learn from rows X (n, n_features), dense or sparse, and y (n,).
@@ -73,7 +73,7 @@ class Regression(RegressorMixin, LinearEstimator):
         read = self._read(X, table, y=y, sample_weight=sample_weight, offset=offset)
         return self._fit(**read, checkpoint=checkpoint)
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, offset: Any, checkpoint: Any) -> Self:
+    def _fit(self, X: Rows, y: PerRow, sample_weight: PerRow, offset: PerRow, checkpoint: Any) -> Self:
         """Learn from numbers."""
         if is_blocked(X):
             return self._fit_blocks(X, y, sample_weight, offset, checkpoint)
@@ -103,7 +103,7 @@ class Regression(RegressorMixin, LinearEstimator):
         predictive(self._likelihood(), latents[0])
 
     @rowwise
-    def predict(self, X: Any, offset: Any = None, *, return_std: bool = False, return_cov: bool = False) -> Any:
+    def predict(self, X: Rows, offset: PerRow = None, *, return_std: bool = False, return_cov: bool = False) -> Any:
         """Predicted y of each row and, if asked, its standard deviation or covariance, noise included.
 
         Parameters
@@ -127,13 +127,13 @@ class Regression(RegressorMixin, LinearEstimator):
             return centre, covariance.astype(dtype)
         return centre
 
-    def predict_quantiles(self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95), offset: Any = None) -> Array:
+    def predict_quantiles(self, X: Rows, quantiles: ArrayLike = (0.05, 0.5, 0.95), offset: PerRow = None) -> Array:
         """Quantiles of a new y at each row, shape (n, number of quantiles)."""
-        q = levels("quantiles", quantiles)
+        q = check_levels("quantiles", quantiles)
         _, (at,), dtype = self._latents(X, offset)
         return predictive_quantiles(self._likelihood(), at, q).astype(dtype)
 
-    def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None) -> Array:
+    def predict_interval(self, X: Rows, coverage: float = 0.9, offset: PerRow = None) -> Array:
         """An interval that holds a new y with probability `coverage`: columns low and high.
 
         It is central. Whole numbers seldom allow exactly that probability: of their central interval one end moves to
@@ -142,7 +142,7 @@ class Regression(RegressorMixin, LinearEstimator):
         _, (at,), dtype = self._latents(X, offset)
         return predictive_interval(self._likelihood(), at, coverage).astype(dtype)
 
-    def log_predictive_density(self, X: Any, y: Any, offset: Any = None) -> Array:
+    def log_predictive_density(self, X: Rows, y: PerRow, offset: PerRow = None) -> Array:
         """log p(y | x, data) of each row, in nat, posterior integrated."""
         _, (at,), _ = self._latents(X, offset)
         observed = real_array("y", column_of(self, X, "y", y))
@@ -150,17 +150,17 @@ class Regression(RegressorMixin, LinearEstimator):
             raise ValueError(f"y must have shape {at.mean.shape}, one number per row, got shape {observed.shape}")
         return log_density(self._observed(observed), at)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Rows, y: PerRow, sample_weight: PerRow = None) -> float:
         """R² of the predictions: 1 is perfect, 0 is the mean of y."""
         return float(super().score(X, column_of(self, X, "y", y), sample_weight))
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None) -> Array:
+    def sample_y(self, X: Rows, n_samples: int = 1, random_state: RandomState = None, offset: PerRow = None) -> Array:
         """Joint draws of new y at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
         rng = self._generator(random_state)
         x, label = self._drawn_predictors(X, n_samples, rng, offset)
         return draw_observations(self._likelihood(), x.T, label, rng).T
 
-    def quantile_residuals(self, X: Any, y: Any, offset: Any = None, random_state: RandomState = None) -> Array:
+    def quantile_residuals(self, X: Rows, y: PerRow, offset: PerRow = None, random_state: RandomState = None) -> Array:
         """Randomised quantile residuals: standard normal, one per row, if the model is right (Dunn and Smyth, 1996).
 
         Φ⁻¹(u) with u drawn evenly between P(new < y) and P(new ≤ y) of the predictive distribution, which for
@@ -169,7 +169,7 @@ class Regression(RegressorMixin, LinearEstimator):
         """
         return residuals_of(self._pit(X, y, offset, random_state))
 
-    def _pit(self, X: Any, y: Any, offset: Any, random_state: RandomState) -> Array:
+    def _pit(self, X: Rows, y: PerRow, offset: PerRow, random_state: RandomState) -> Array:
         """Probability integral transforms: even on (0, 1) if the model is right."""
         _, (at,), _ = self._latents(X, offset)
         observed = real_array("y", column_of(self, X, "y", y))
@@ -178,15 +178,15 @@ class Regression(RegressorMixin, LinearEstimator):
         return predictive(self._likelihood(), at).pit(observed, self._generator(random_state))
 
     def _drawn_predictors(
-        self, X: Any, n_samples: int, rng: np.random.Generator, offset: Any
+        self, X: Rows, n_samples: int, rng: np.random.Generator, offset: PerRow
     ) -> tuple[Array, NDArray[np.int64]]:
         """Linear predictors of the rows by draws of the coefficients, shape (n, n_samples), and their components."""
         offset, X = column_of(self, X, "offset", offset), self._check_rows(X)
         shift = check_offsets(offset, X.shape[0])
-        w, label = draw_weights(self._fits[0].posterior, whole("n_samples", n_samples), rng)
+        w, label = draw_weights(self._fits[0].posterior, check_whole("n_samples", n_samples), rng)
         return np.asarray(self._design.rows(X) @ w.T) + (0.0 if shift is None else shift[:, None]), label
 
-    def decide(self, X: Any, actions: Sequence[Any], loss: Loss, offset: Any = None) -> NDArray[Any]:
+    def decide(self, X: Rows, actions: Sequence[Any], loss: Loss, offset: PerRow = None) -> NDArray[Any]:
         """The action of least expected loss for each row.
 
         Parameters
@@ -209,13 +209,13 @@ class Regression(RegressorMixin, LinearEstimator):
         # ⟨f(y)⟩ = ∫₀¹ f(Q(u)) du over the quantile function Q
         node, weight = np.polynomial.legendre.leggauss(NODES)
         outcomes = self.predict_quantiles(X, 0.5 * (node + 1.0), offset)
-        return chosen(listed, loss_table(listed, loss, outcomes.astype(float)) @ (0.5 * weight))
+        return choose_actions(listed, loss_table(listed, loss, outcomes.astype(float)) @ (0.5 * weight))
 
 
 # --- Exposures beside offsets: families whose size is e^x take the time, area or population that a row stands for.
 
 
-def _row_count(X: Any) -> int | None:
+def _row_count(X: Rows) -> int | None:
     """How many rows there are, where that is known."""
     shape = getattr(X, "shape", None) or np.shape(X if isinstance(X, (list, tuple)) else 0)
     return int(shape[0]) if shape and isinstance(shape[0], (int, np.integer)) else None
@@ -226,13 +226,13 @@ class Exposed(Regression):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        offset: Any = None,
+        X: Rows,
+        y: PerRow = None,
+        sample_weight: PerRow = None,
+        offset: PerRow = None,
         exposure: Any = None,
         *,
-        checkpoint: Any = None,
+        checkpoint: StrPath | None = None,
         **table: Any,
     ) -> Self:
         """Learn from rows X (n, n_features), dense or sparse, and y (n,).
@@ -261,34 +261,48 @@ class Exposed(Regression):
         """Learn from the parts of a table by name."""
         return self._fit_exposed(**read, checkpoint=checkpoint)
 
-    def _fit_exposed(self, X: Any, y: Any, sample_weight: Any, offset: Any, exposure: Any, checkpoint: Any) -> Self:
+    def _fit_exposed(
+        self, X: Rows, y: PerRow, sample_weight: PerRow, offset: PerRow, exposure: Any, checkpoint: Any
+    ) -> Self:
         """Learn from numbers."""
-        return self._fit(X, y, sample_weight, exposed(offset, exposure, _row_count(X)), checkpoint)
+        return self._fit(X, y, sample_weight, add_exposure(offset, exposure, _row_count(X)), checkpoint)
 
-    def _shift(self, X: Any, offset: Any, exposure: Any) -> Any:
+    def _shift(self, X: Rows, offset: PerRow, exposure: Any) -> Any:
         """Offsets and logarithms of exposures of new rows together."""
         offset, exposure = column_of(self, X, "offset", offset), column_of(self, X, "exposure", exposure)
-        return exposed(offset, exposure, _row_count(X))
+        return add_exposure(offset, exposure, _row_count(X))
 
     def predict(
-        self, X: Any, offset: Any = None, exposure: Any = None, *, return_std: bool = False, return_cov: bool = False
+        self,
+        X: Rows,
+        offset: PerRow = None,
+        exposure: Any = None,
+        *,
+        return_std: bool = False,
+        return_cov: bool = False,
     ) -> Any:
         """Predicted mean of y of each row; with return_std or return_cov also its standard deviation or covariance."""
         return super().predict(X, self._shift(X, offset, exposure), return_std=return_std, return_cov=return_cov)
 
     def predict_latent(
-        self, X: Any, offset: Any = None, exposure: Any = None, *, return_std: bool = False, return_cov: bool = False
+        self,
+        X: Rows,
+        offset: PerRow = None,
+        exposure: Any = None,
+        *,
+        return_std: bool = False,
+        return_cov: bool = False,
     ) -> Any:
         """The linear predictor, a logarithm, of each row: see `BayesianLinearRegression.predict_latent`."""
         return super().predict_latent(X, self._shift(X, offset, exposure), return_std=return_std, return_cov=return_cov)
 
     def predict_quantiles(
-        self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95), offset: Any = None, exposure: Any = None
+        self, X: Rows, quantiles: ArrayLike = (0.05, 0.5, 0.95), offset: PerRow = None, exposure: Any = None
     ) -> Array:
         """Quantiles of a new y at each row, shape (n, number of quantiles)."""
         return super().predict_quantiles(X, quantiles, self._shift(X, offset, exposure))
 
-    def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None, exposure: Any = None) -> Array:
+    def predict_interval(self, X: Rows, coverage: float = 0.9, offset: PerRow = None, exposure: Any = None) -> Array:
         """An interval that holds a new y with probability `coverage`: columns low and high.
 
         Whole numbers seldom allow exactly that: of their central interval one end moves to where the probability is
@@ -296,24 +310,24 @@ class Exposed(Regression):
         """
         return super().predict_interval(X, coverage, self._shift(X, offset, exposure))
 
-    def log_predictive_density(self, X: Any, y: Any, offset: Any = None, exposure: Any = None) -> Array:
+    def log_predictive_density(self, X: Rows, y: PerRow, offset: PerRow = None, exposure: Any = None) -> Array:
         """log p(y | x, data) of each row, in nat, posterior integrated."""
         return super().log_predictive_density(X, y, self._shift(X, offset, exposure))
 
     def quantile_residuals(
-        self, X: Any, y: Any, offset: Any = None, random_state: RandomState = None, exposure: Any = None
+        self, X: Rows, y: PerRow, offset: PerRow = None, random_state: RandomState = None, exposure: Any = None
     ) -> Array:
         """Randomised quantile residuals: standard normal, one per row, if the model is right."""
         return super().quantile_residuals(X, y, self._shift(X, offset, exposure), random_state)
 
     def sample_y(
-        self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None, exposure: Any = None
+        self, X: Rows, n_samples: int = 1, random_state: RandomState = None, offset: PerRow = None, exposure: Any = None
     ) -> Array:
         """Joint draws of new y at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
         return super().sample_y(X, n_samples, random_state, self._shift(X, offset, exposure))
 
     def decide(
-        self, X: Any, actions: Sequence[Any], loss: Loss, offset: Any = None, exposure: Any = None
+        self, X: Rows, actions: Sequence[Any], loss: Loss, offset: PerRow = None, exposure: Any = None
     ) -> NDArray[Any]:
         """The action of least expected loss for each row: see `BayesianLinearRegression.decide`."""
         return super().decide(X, actions, loss, self._shift(X, offset, exposure))
@@ -361,14 +375,14 @@ class ChosenFamily(Regression):
         return tuple(cls._families)
 
     def _family(self) -> Family:
-        return named(getattr(self, "family_", self.family), self._families)
+        return find_family(getattr(self, "family_", self.family), self._families)
 
     def _given(self) -> dict[str, Any]:
         return {"prior_scale": self.prior_scale, **{name: getattr(self, name) for name in self._family().parameters}}
 
-    def _fit_chosen(self, fit: Callable[..., Self], X: Any, y: Any, data: dict[str, Any], checkpoint: Any) -> Self:
+    def _fit_chosen(self, fit: Callable[..., Self], X: Rows, y: PerRow, data: dict[str, Any], checkpoint: Any) -> Self:
         """Run `fit` for the family that was named, or choose one."""
-        named(self.family, dict.fromkeys([AUTO, *self._families] if self._candidates else self._families))
+        find_family(self.family, dict.fromkeys([AUTO, *self._families] if self._candidates else self._families))
         if self.family != AUTO:
             self.family_, self.choice_ = self.family, ""
             return fit(X, y, **data, checkpoint=checkpoint)
@@ -376,7 +390,7 @@ class ChosenFamily(Regression):
             raise ValueError("checkpoint is for one family: name it instead of family='auto'")
         return self._fit_best(X, y, data)
 
-    def _fit_best(self, X: Any, y: Any, data: dict[str, Any]) -> Self:
+    def _fit_best(self, X: Rows, y: PerRow, data: dict[str, Any]) -> Self:
         """Fit every candidate and keep the simplest whose evidence is within a nat of the best."""
         tried: list[Tried] = []
         refused: list[ValueError] = []

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from latlin.distributed.opening import is_blocked, is_dask
-from latlin.numerics.arrays import Array, convertible, numeric, visible
-from latlin.numerics.options import float_array, listed
+from latlin.numerics.arrays import Array, check_convertible, check_numeric, check_visible
+from latlin.numerics.options import PerRow, Rows, check_list, float_array
 from latlin.potentials.checks import naming_rows, refuse
 from latlin.potentials.survival import INTERVAL
 
@@ -29,41 +30,41 @@ if TYPE_CHECKING:
 OPTIONS = ("missing", "drop", "categorical", "dates", "numbers", "decimal", "coding", "reference")
 
 
-def as_pandas(X: Any) -> Any:
+def as_pandas(X: Rows) -> Any:
     """Tables of polars or Arrow as pandas frames; everything else as it is."""
     is_foreign = type(X).__module__.partition(".")[0] in ("polars", "pyarrow") and hasattr(X, "to_pandas")
     return X.to_pandas() if is_foreign else X
 
 
-def _without_hidden(X: Any) -> Any:
+def _without_hidden(X: Rows) -> Any:
     """X, if numbers hide nothing of it; dates of data frames are named where they are encoded."""
-    visible("X", X.select_dtypes(exclude=["datetime", "datetimetz"]) if is_frame(X) else X)
+    check_visible("X", X.select_dtypes(exclude=["datetime", "datetimetz"]) if is_frame(X) else X)
     return X
 
 
-def is_frame(X: Any) -> bool:
+def is_frame(X: Rows) -> bool:
     """Whether X is a data frame of pandas."""
     return hasattr(X, "columns") and hasattr(X, "iloc")
 
 
-def validated(model: Any, X: Any, y: Any = "no_validation", *, reset: bool, **options: Any) -> Any:
+def validate_rows(model: BaseEstimator, X: Rows, y: PerRow = "no_validation", *, reset: bool, **options: Any) -> Any:
     """X, or X and y, by scikit-learn's checks; numbers of a data frame at once, not column by column."""
-    y = convertible("y", y) if options.get("y_numeric") else y
+    y = check_convertible("y", y) if options.get("y_numeric") else y
     if not is_frame(X) or not _is_one_array(X):
-        return validate_data(model, X if is_frame(X) else numeric("X", X), y, reset=reset, **options)
+        return validate_data(model, X if is_frame(X) else check_numeric("X", X), y, reset=reset, **options)
     validate_data(model, X, y, reset=reset, skip_check_array=True)
     if isinstance(y, str):
         return check_array(X.to_numpy(), input_name="X", estimator=model, **options)
     return check_X_y(X.to_numpy(), y, estimator=model, **options)
 
 
-def _is_one_array(X: Any) -> bool:
+def _is_one_array(X: Rows) -> bool:
     """Whether all columns of a frame are of one kind of NumPy's numbers."""
     kinds = set(X.dtypes)
     return len(kinds) == 1 and all(isinstance(kind, np.dtype) and kind.kind in "fiu" for kind in kinds)
 
 
-def needs_encoding(X: Any) -> bool:
+def needs_encoding(X: Rows) -> bool:
     """Whether X is a data frame with a column that is not of plain numbers."""
     if not is_frame(X):
         return False
@@ -85,12 +86,12 @@ def _named(frame: Any) -> Any:
     return frame
 
 
-def _is_arraylike(X: Any) -> bool:
+def _is_arraylike(X: Rows) -> bool:
     """Columns without names of their own are left to the checks of arrays."""
     return not all(isinstance(name, str) for name in X.columns)
 
 
-def read_rows(model: Any, X: Any, given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def read_rows(model: BaseEstimator, X: Rows, given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """X as numbers, and what belongs to its rows as arrays; the model remembers how.
 
     Parameters
@@ -119,9 +120,9 @@ def read_rows(model: Any, X: Any, given: Mapping[str, Any], options: Mapping[str
 
 
 def _encoded_rows(
-    model: Any, X: Any, given: dict[str, Any], names: dict[str, str], options: dict[str, Any]
+    model: BaseEstimator, X: Rows, given: dict[str, Any], names: dict[str, str], options: dict[str, Any]
 ) -> dict[str, Any]:
-    from latlin.datasets.columns import listed as quoted
+    from latlin.datasets.columns import join_names as quoted
     from latlin.datasets.encoding import learn_encoding
 
     frame, is_unnamed = (_named(X), False) if is_frame(X) else (_framed(X), True)
@@ -148,13 +149,13 @@ def _encoded_rows(
     return {"X": found.matrix, **{name: _as_array(value) for name, value in given.items()}}
 
 
-def _refuse_unknown(model: Any, options: Mapping[str, Any]) -> None:
+def _refuse_unknown(model: BaseEstimator, options: Mapping[str, Any]) -> None:
     unknown = [name for name in options if name not in OPTIONS]
     if unknown:
         raise TypeError(f"{type(model).__name__}.fit() has no argument {unknown[0]!r}; for tables it has {OPTIONS}")
 
 
-def _framed(X: Any) -> Any:
+def _framed(X: Rows) -> Any:
     """An array as a data frame with columns x0, x1, …"""
     from latlin.datasets.table import need_pandas
 
@@ -166,7 +167,7 @@ def _framed(X: Any) -> Any:
     return need_pandas().DataFrame(array, columns=[f"x{j}" for j in range(array.shape[1])])
 
 
-def _learn_or_refuse(frame: Any, y: Any, dropped: tuple[str, ...], options: Mapping[str, Any]) -> Any:
+def _learn_or_refuse(frame: Any, y: PerRow, dropped: tuple[str, ...], options: Mapping[str, Any]) -> Any:
     """The encoding; or columns that need a decision, missing cells and missing responses, in one message."""
     from latlin.datasets.encoding import learn_encoding, refusal_of_gaps
     from latlin.datasets.problems import refuse_all, try_collecting
@@ -199,12 +200,12 @@ def _as_array(value: Any) -> Any:
     return np.asarray(value) if numbers is None or value.dtype.kind in "biu" else numbers
 
 
-def column_of(model: Any, X: Any, argument: str, value: Any, default: Any = None) -> Any:
+def column_of(model: BaseEstimator, X: Rows, argument: str, value: Any, default: Any = None) -> Any:
     """What belongs to new rows: an array as it is, a column by its name, or the column that the fit named."""
     fitted = getattr(model, "columns_", {}).get(argument)
     name = value if isinstance(value, str) else fitted if value is None else None
     if name is None:
-        return default if value is None else visible(argument, value)
+        return default if value is None else check_visible(argument, value)
     frame = as_pandas(X)
     if not is_frame(frame) or name not in frame.columns:
         because = f"the model was fitted with {argument}={name!r}" if value is None else f"{argument} is {name!r}"
@@ -212,7 +213,7 @@ def column_of(model: Any, X: Any, argument: str, value: Any, default: Any = None
     return _as_array(frame[name])
 
 
-def encoded(X: Any, encoding: Encoding | None) -> Any:
+def encode_rows(X: Rows, encoding: Encoding | None) -> Any:
     """A data frame as it came as numbers; arrays, and frames that hold the encoded columns already, as they are."""
     X = _without_hidden(as_pandas(X))
     if encoding is None:
@@ -233,7 +234,7 @@ def encoded(X: Any, encoding: Encoding | None) -> Any:
 # --- What comes with the rows: weights, offsets, exposures, and numbers beside the response.
 
 
-def exposed(offset: Any, exposure: Any, count: int | None = None) -> Any:
+def add_exposure(offset: PerRow, exposure: PerRow, count: int | None = None) -> Any:
     """The offsets with the logarithms of the exposures of so many rows; Dask arrays stay lazy."""
     if exposure is None:
         return offset
@@ -247,7 +248,7 @@ def exposed(offset: Any, exposure: Any, count: int | None = None) -> Any:
     return np.log(array) if offset is None else float_array("offset", offset) + np.log(array)
 
 
-def beside(y: Any, **extra: Any) -> Any:
+def join_response(y: PerRow, **extra: Any) -> Any:
     """The response of one row with other numbers beside it, shape (n, 1 + k); y as it is where there are none."""
     if not (given := {name: part for name, part in extra.items() if part is not None}):
         return y
@@ -260,12 +261,12 @@ def beside(y: Any, **extra: Any) -> Any:
         if "upper" in given:
             columns[-1] = da.where(columns[1] == INTERVAL, columns[-1], 0.0)
         return da.stack(columns, axis=1).rechunk({1: len(columns)})
-    first = np.asarray(convertible("y", visible("y", y)))
+    first = np.asarray(check_convertible("y", check_visible("y", y)))
     if first.ndim != 1:
         raise ValueError(f"y must hold one number per row beside {', '.join(given)}, got shape {first.shape}")
     parts = [first]
     for name, part in given.items():
-        array = float_array(name, convertible(name, visible(name, part)))
+        array = float_array(name, check_convertible(name, check_visible(name, part)))
         array = np.full(len(first), float(array)) if array.ndim == 0 else array
         if array.shape != first.shape:
             raise ValueError(f"{name} must have shape {first.shape}, one number per row, got shape {array.shape}")
@@ -320,7 +321,7 @@ def class_index(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]
     return place
 
 
-def places_of(y: Any, count: int, classes: NDArray[Any]) -> NDArray[np.intp]:
+def places_of(y: PerRow, count: int, classes: NDArray[Any]) -> NDArray[np.intp]:
     """Places among the classes of new labels, one for each of so many rows."""
     labels = np.asarray(y)
     if labels.shape != (count,):
@@ -328,7 +329,7 @@ def places_of(y: Any, count: int, classes: NDArray[Any]) -> NDArray[np.intp]:
     return class_index(labels, classes)
 
 
-def at_least_two(classes: NDArray[Any]) -> NDArray[Any]:
+def check_classes(classes: NDArray[Any]) -> NDArray[Any]:
     """The classes, if there is something to tell apart."""
     if len(classes) < 2:
         raise ValueError(f"y must hold at least two classes, got one class: {classes.tolist()[0]!r}")
@@ -358,7 +359,7 @@ def loss_table(actions: Sequence[Any], loss: Loss, outcomes: NDArray[Any]) -> Ar
     return table
 
 
-def chosen(actions: Sequence[Any], expected: Array) -> NDArray[Any]:
+def choose_actions(actions: Sequence[Any], expected: Array) -> NDArray[Any]:
     """The action of least expected loss for each column of (actions, n)."""
     try:
         listed = np.asarray(actions)
@@ -370,7 +371,7 @@ def chosen(actions: Sequence[Any], expected: Array) -> NDArray[Any]:
 
 def check_actions(actions: Sequence[Any]) -> list[Any]:
     """At least one action."""
-    found = listed("actions", actions, "actions")
+    found = check_list("actions", actions, "actions")
     if not found:
         raise ValueError("actions must name at least one action, got none")
     return found

@@ -22,7 +22,7 @@ from latlin.hyper.space import Evaluation
 from latlin.inference.ep.engine import ExpectationPropagation
 from latlin.inference.model import GaussianFactor
 from latlin.inference.posterior import EvidenceKind, Posterior
-from latlin.linear._fitting import fit_problem, settled
+from latlin.linear._fitting import fit_problem, settle_hyperparameters
 from latlin.linear._learning import ARGUMENTS, Learning, LearntFit, Unknowns
 from latlin.linear._problem import (
     CoefficientPrior,
@@ -33,8 +33,8 @@ from latlin.linear._problem import (
     check_offsets,
     check_weights,
 )
-from latlin.linear._rows import at_least_two, class_index, encoded
-from latlin.numerics.arrays import LOG_SQRT_2PI, Array, orderly
+from latlin.linear._rows import check_classes, class_index, encode_rows
+from latlin.numerics.arrays import LOG_SQRT_2PI, Array, check_sortable
 
 #: rows a first block must have when hyperparameters are to be learnt from it
 FIRST_ROWS = 10
@@ -212,7 +212,7 @@ class _Stream:
 
     def _block(self: Any, X: Any, first: bool) -> Any:
         """Rows as numbers; the first block says how the columns of a data frame become numbers."""
-        return self._read(X, {})["X"] if first else encoded(X, getattr(self, "encoding_", None))
+        return self._read(X, {})["X"] if first else encode_rows(X, getattr(self, "encoding_", None))
 
     def _begin(self: Any, problem: LinearProblem) -> tuple[LearntFit, Course | None]:
         """The fit of a first block, and the course of a stream that learns scales."""
@@ -229,7 +229,7 @@ class _Stream:
 
     def _first_values(self: Any, problem: LinearProblem) -> tuple[dict[str, Any], list[str]]:
         """Hyperparameters of a stream: those given, the others learnt from the first block; and the names of these."""
-        values, free = settled(problem, self._requested(), self.ard)
+        values, free = settle_hyperparameters(problem, self._requested(), self.ard)
         rows = problem.observed.n_rows
         if free and rows < FIRST_ROWS:
             names = ", ".join(f"{ARGUMENTS.get(name, name)}='auto'" for name in free)
@@ -290,12 +290,12 @@ class StreamingClasses(_Stream):
         offset : array of shape (n,) or (n, n_classes), optional
         """
         first = not hasattr(self, "_fits")
-        X, y = self._training(self._block(X, first), orderly("y", y), reset=first)
+        X, y = self._training(self._block(X, first), check_sortable("y", y), reset=first)
         check_classification_targets(y)
         weight = check_weights(sample_weight, X.shape[0])
         labels = np.unique(y if classes is None else classes)
         if first:
-            self.classes_ = at_least_two(labels)
+            self.classes_ = check_classes(labels)
         elif classes is not None and not np.array_equal(labels, self.classes_):
             raise ValueError(
                 f"classes {labels.tolist()} differ from those of the first block, {self.classes_.tolist()}"

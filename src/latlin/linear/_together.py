@@ -25,7 +25,7 @@ from latlin.inference.gaussian_kl.classes import ClassesFit, fit_coefficients
 from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
 from latlin.linear._blocks import BlockRows
-from latlin.linear._fitting import SMALL, naming_wide_priors, settled
+from latlin.linear._fitting import SMALL, name_wide_priors, settle_hyperparameters
 from latlin.linear._learning import Learning, LearntFit, Unknowns, fit_of, fixed_table
 from latlin.linear._predict import LinearPredictors
 from latlin.linear._problem import Design, LabelCoding, LinearProblem, offset_of
@@ -60,7 +60,7 @@ def fit_together(
 ) -> list[LearntFit]:
     """One fit per class, all of one model; `given` and `wish` say what its prior scale is, `earlier` fits start it."""
     problem, data = problems[0], _classes_of(problems)
-    values, free = settled(problem, dict(given), False)
+    values, free = settle_hyperparameters(problem, dict(given), False)
     with blas_threads_for(problem.longest_product(len(problems))):
         if not free or wish.manner == "fixed":
             found = _fitted(link, problem, data, values, None, verbose)
@@ -236,7 +236,7 @@ def _fitted(
     mean = np.broadcast_to(prior.mean, problem.design.dim).astype(float)
     # small problems go on to nearly all digits, so that equal problems give equal answers
     rules = replace(RULES, gradient_tol=FINE) if problem.n_entries <= SMALL else RULES
-    with naming_wide_priors(problem, values):
+    with name_wide_priors(problem, values):
         return fit_coefficients(link, data, mean, scale, rules, start, verbose, RULES.gradient_tol)
 
 

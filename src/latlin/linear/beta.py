@@ -7,8 +7,10 @@ from typing import Any
 from latlin.inference.engine import Engine
 from latlin.linear._base import shared_options
 from latlin.linear._regression import Regression
+from latlin.numerics.options import AutoOrNumbers
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import FAMILIES, Family
+from latlin.priors.base import PriorsLike
 
 
 class BayesianBetaRegression(Regression):
@@ -69,15 +71,15 @@ class BayesianBetaRegression(Regression):
     def __init__(
         self,
         *,
-        precision: Any = "auto",
+        precision: AutoOrNumbers = "auto",
         engine: str | Engine = "auto",
-        prior_scale: Any = "auto",
+        prior_scale: AutoOrNumbers = "auto",
         ard: bool = False,
         fit_intercept: bool = True,
         intercept_scale: float | None = None,
         standardise: bool = True,
         hyperparameters: str = "auto",
-        priors: Any = None,
+        priors: PriorsLike = None,
         warm_start: bool = False,
         random_state: RandomState = None,
         verbose: bool = False,

@@ -11,14 +11,22 @@ from latlin.distributed.opening import rowwise
 from latlin.inference.engine import Engine
 from latlin.linear._base import shared_options
 from latlin.linear._model_checks import Dispersed
-from latlin.linear._predict import LinearPredictors, draw_observations, levels, log_density, predictive, tails
+from latlin.linear._predict import (
+    LinearPredictors,
+    central_levels,
+    check_levels,
+    draw_observations,
+    log_density,
+    predictive,
+)
 from latlin.linear._regression import Regression
-from latlin.linear._rows import beside, column_of
+from latlin.linear._rows import column_of, join_response
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import float_array, real_array
+from latlin.numerics.options import AutoOrNumbers, PerRow, Rows, StrPath, float_array, real_array
 from latlin.numerics.rng import RandomState
-from latlin.potentials.families import FAMILIES, Family, named
+from latlin.potentials.families import FAMILIES, Family, find_family
 from latlin.potentials.predictive import Predictive
+from latlin.priors.base import PriorsLike
 
 
 class BayesianBinomialRegression(Dispersed, Regression):
@@ -92,15 +100,15 @@ class BayesianBinomialRegression(Dispersed, Regression):
         family: str = "binomial",
         *,
         link: str = "logit",
-        precision: Any = "auto",
+        precision: AutoOrNumbers = "auto",
         engine: str | Engine = "auto",
-        prior_scale: Any = "auto",
+        prior_scale: AutoOrNumbers = "auto",
         ard: bool = False,
         fit_intercept: bool = True,
         intercept_scale: float | None = None,
         standardise: bool = True,
         hyperparameters: str = "auto",
-        priors: Any = None,
+        priors: PriorsLike = None,
         warm_start: bool = False,
         random_state: RandomState = None,
         verbose: bool = False,
@@ -122,7 +130,7 @@ class BayesianBinomialRegression(Dispersed, Regression):
         return 2
 
     def _family(self) -> Family:
-        family = named(self.family, {name: FAMILIES[name] for name in self.families()})
+        family = find_family(self.family, {name: FAMILIES[name] for name in self.families()})
         return family.fixed(link=self.link) if "link" in family.template.parameters else family
 
     def _given(self) -> dict[str, Any]:
@@ -130,13 +138,13 @@ class BayesianBinomialRegression(Dispersed, Regression):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        offset: Any = None,
+        X: Rows,
+        y: PerRow = None,
+        sample_weight: PerRow = None,
+        offset: PerRow = None,
         *,
-        trials: Any = None,
-        checkpoint: Any = None,
+        trials: PerRow = None,
+        checkpoint: StrPath | None = None,
         **table: Any,
     ) -> Self:
         """Learn from rows X (n, n_features), dense or sparse, and successes y (n,).
@@ -160,10 +168,10 @@ class BayesianBinomialRegression(Dispersed, Regression):
             How columns become numbers: see `BayesianLinearRegression.fit`.
         """
         read = self._read(X, table, y=y, sample_weight=sample_weight, offset=offset, trials=trials)
-        read["y"] = beside(read["y"], trials=read.pop("trials"))
+        read["y"] = join_response(read["y"], trials=read.pop("trials"))
         return self._fit(**read, checkpoint=checkpoint)
 
-    def _new(self, at: LinearPredictors, trials: Any) -> Predictive:
+    def _new(self, at: LinearPredictors, trials: PerRow) -> Predictive:
         """Successes of new rows among trials."""
         return predictive(self._likelihood().replace(trials=_per_row(trials, len(at.mean))), at)
 
@@ -174,7 +182,13 @@ class BayesianBinomialRegression(Dispersed, Regression):
 
     @rowwise
     def predict(
-        self, X: Any, offset: Any = None, *, return_std: bool = False, return_cov: bool = False, trials: Any = None
+        self,
+        X: Rows,
+        offset: PerRow = None,
+        *,
+        return_std: bool = False,
+        return_cov: bool = False,
+        trials: PerRow = None,
     ) -> Any:
         """The chance of a success in each row, posterior integrated; the mean number of them among trials.
 
@@ -188,45 +202,53 @@ class BayesianBinomialRegression(Dispersed, Regression):
         return (mean, np.sqrt(described.variance).astype(dtype)) if return_std else mean
 
     def predict_quantiles(
-        self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95), offset: Any = None, *, trials: Any = None
+        self, X: Rows, quantiles: ArrayLike = (0.05, 0.5, 0.95), offset: PerRow = None, *, trials: PerRow = None
     ) -> Array:
         """Quantiles of the chance at each row, or of new successes among trials, shape (n, number of quantiles)."""
-        q = levels("quantiles", quantiles)
+        q = check_levels("quantiles", quantiles)
         _, (at,), dtype = self._latents(X, offset)
         trials = column_of(self, X, "trials", trials)
         if trials is None:
             return self._chances(at, q).astype(dtype)
         return self._new(at, trials).quantile(np.broadcast_to(q[:, None], (len(q), len(at.mean)))).T.astype(dtype)
 
-    def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None, *, trials: Any = None) -> Array:
+    def predict_interval(
+        self, X: Rows, coverage: float = 0.9, offset: PerRow = None, *, trials: PerRow = None
+    ) -> Array:
         """The central interval of the chance, or one of new successes among trials: columns low and high.
 
         That of successes has the probability nearest to `coverage`: whole numbers seldom allow exactly that.
         """
-        ends = tails(coverage)
+        ends = central_levels(coverage)
         _, (at,), dtype = self._latents(X, offset)
         trials = column_of(self, X, "trials", trials)
         if trials is None:
             return self._chances(at, ends).astype(dtype)
         return self._new(at, trials).interval(coverage).T.astype(dtype)
 
-    def log_predictive_density(self, X: Any, y: Any, offset: Any = None, *, trials: Any = None) -> Array:
+    def log_predictive_density(self, X: Rows, y: PerRow, offset: PerRow = None, *, trials: PerRow = None) -> Array:
         """log P(y | x, data) of each row, in nat, posterior integrated; y as in `fit`."""
         _, (at,), _ = self._latents(X, offset)
         y, trials = column_of(self, X, "y", y), column_of(self, X, "trials", trials)
-        observed = real_array("y", beside(y, trials=trials) if np.ndim(y) == 1 else y)
+        observed = real_array("y", join_response(y, trials=trials) if np.ndim(y) == 1 else y)
         if observed.shape[:1] != at.mean.shape:
             raise ValueError(f"y must have {len(at.mean)} rows, got shape {observed.shape}")
         return log_density(self._observed(observed), at)
 
-    def _pit(self, X: Any, y: Any, offset: Any, random_state: RandomState) -> Array:
+    def _pit(self, X: Rows, y: PerRow, offset: PerRow, random_state: RandomState) -> Array:
         _, (at,), _ = self._latents(X, offset)
         observed = real_array("y", y)
         successes, trials = observed.T if observed.ndim == 2 else (observed, 1.0)
         return self._new(at, trials).pit(successes, self._generator(random_state))
 
     def sample_y(
-        self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None, *, trials: Any = None
+        self,
+        X: Rows,
+        n_samples: int = 1,
+        random_state: RandomState = None,
+        offset: PerRow = None,
+        *,
+        trials: PerRow = None,
     ) -> Array:
         """Joint draws of successes at the rows, shape (n, n_samples); a column is one draw of the coefficients."""
         rng = self._generator(random_state)
@@ -235,7 +257,7 @@ class BayesianBinomialRegression(Dispersed, Regression):
         return draw_observations(self._likelihood().replace(trials=count), x.T, label, rng).T
 
 
-def _per_row(trials: Any, count: int) -> Array:
+def _per_row(trials: PerRow, count: int) -> Array:
     """One number of trials for each of so many rows."""
     found = float_array("trials", trials)
     if found.shape not in ((), (count,)):

@@ -18,25 +18,26 @@ from latlin.linear._base import LinearEstimator, shared_options
 from latlin.linear._blocks import FirstPass, Summarised
 from latlin.linear._learning import LearntFit
 from latlin.linear._model_checks import Labels
-from latlin.linear._predict import LinearPredictors, levels, log_density, tails
+from latlin.linear._predict import LinearPredictors, central_levels, check_levels, log_density
 from latlin.linear._problem import LabelCoding, LinearProblem, check_offsets, check_weights, offset_of
 from latlin.linear._rows import (
     Loss,
     OneLabel,
-    at_least_two,
     check_actions,
-    chosen,
+    check_classes,
+    choose_actions,
     class_index,
     column_of,
     loss_table,
     places_of,
 )
 from latlin.linear._stream import StreamingClasses
-from latlin.numerics.arrays import Array, orderly
-from latlin.numerics.options import jobs, whole
+from latlin.numerics.arrays import Array, check_sortable
+from latlin.numerics.options import AutoOrNumbers, PerRow, Rows, StrPath, check_jobs, check_whole
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import FAMILIES, Family
 from latlin.potentials.predictive import class_pit, residuals_of
+from latlin.priors.base import PriorsLike
 
 # --- Classifiers: class probabilities with the posterior integrated out, and decisions by them.
 
@@ -50,15 +51,15 @@ class Classification(ClassifierMixin, LinearEstimator):
         self,
         *,
         engine: str | Engine = "auto",
-        prior_scale: Any = "auto",
-        prior_mean: Any = 0.0,
+        prior_scale: AutoOrNumbers = "auto",
+        prior_mean: ArrayLike = 0.0,
         ard: bool = False,
         fit_intercept: bool = True,
         intercept_scale: float | None = None,
         standardise: bool = True,
         n_jobs: int | None = None,
         hyperparameters: str = "auto",
-        priors: Any = None,
+        priors: PriorsLike = None,
         warm_start: bool = False,
         random_state: RandomState = None,
         verbose: bool = False,
@@ -68,12 +69,12 @@ class Classification(ClassifierMixin, LinearEstimator):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        offset: Any = None,
+        X: Rows,
+        y: PerRow = None,
+        sample_weight: PerRow = None,
+        offset: PerRow = None,
         *,
-        checkpoint: Any = None,
+        checkpoint: StrPath | None = None,
         **table: Any,
     ) -> Self:
         """Learn from rows X (n, n_features), dense or sparse, and labels y (n,).
@@ -99,12 +100,12 @@ class Classification(ClassifierMixin, LinearEstimator):
         read = self._read(X, table, y=y, sample_weight=sample_weight, offset=offset)
         return self._fit(**read, checkpoint=checkpoint)
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, offset: Any, checkpoint: Any) -> Self:
+    def _fit(self, X: Rows, y: PerRow, sample_weight: PerRow, offset: PerRow, checkpoint: StrPath | None) -> Self:
         """Learn from numbers."""
         if is_blocked(X):
             return self._fit_blocks(X, y, sample_weight, offset, checkpoint)
         refuse_checkpoint(checkpoint)
-        X, y = self._training(X, orderly("y", y))
+        X, y = self._training(X, check_sortable("y", y))
         check_classification_targets(y)
         weight = check_weights(sample_weight, X.shape[0])
         self.classes_ = self._ordered(_classes(y, weight))
@@ -117,14 +118,14 @@ class Classification(ClassifierMixin, LinearEstimator):
     def _fit_all(self, problems: list[LinearProblem]) -> list[LearntFit]:
         """One fit per response, side by side."""
         before = self._earlier(len(problems))
-        fits = Parallel(n_jobs=jobs(self.n_jobs))(
+        fits = Parallel(n_jobs=check_jobs(self.n_jobs))(
             delayed(self._fit_one)(problem, earlier) for problem, earlier in zip(problems, before, strict=True)
         )
         return list(fits)
 
     def _described_codings(self, table: FirstPass) -> tuple[list[LabelCoding], Summarised]:
         assert table.labels is not None  # the first pass looked for them
-        self.classes_ = self._ordered(at_least_two(table.labels.values))
+        self.classes_ = self._ordered(check_classes(table.labels.values))
         place = class_index(self.classes_, table.labels.values)
         return self._codings(), Summarised(table, table.labels.weight[place])
 
@@ -150,7 +151,7 @@ class Classification(ClassifierMixin, LinearEstimator):
             raise ValueError(f"classes_ must hold {count} different labels, got {self.classes_!r:.80}")
 
     @rowwise
-    def predict_proba(self, X: Any, offset: Any = None) -> Array:
+    def predict_proba(self, X: Rows, offset: PerRow = None) -> Array:
         """Class probabilities, posterior integrated; several classes: each against the rest, normalised.
 
         Returns
@@ -162,29 +163,29 @@ class Classification(ClassifierMixin, LinearEstimator):
         return np.exp(self._log_probabilities(latents)).astype(dtype)
 
     @rowwise
-    def predict_log_proba(self, X: Any, offset: Any = None) -> Array:
+    def predict_log_proba(self, X: Rows, offset: PerRow = None) -> Array:
         """Logarithms of `predict_proba`, exact also where that rounds to 0 or 1."""
         _, latents, dtype = self._latents(X, offset)
         return self._log_probabilities(latents).astype(dtype)
 
     @rowwise
-    def predict(self, X: Any, offset: Any = None) -> NDArray[Any]:
+    def predict(self, X: Rows, offset: PerRow = None) -> NDArray[Any]:
         """The most probable class of each row."""
         _, latents, _ = self._latents(X, offset)
         return self.classes_[self._log_probabilities(latents).argmax(axis=1)]
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Rows, y: PerRow, sample_weight: PerRow = None) -> float:
         """The share of rows whose class is predicted."""
         return float(super().score(X, column_of(self, X, "y", y), sample_weight))
 
-    def log_predictive_density(self, X: Any, y: Any, offset: Any = None) -> Array:
+    def log_predictive_density(self, X: Rows, y: PerRow, offset: PerRow = None) -> Array:
         """log P(y | x, data) of each row, in nat, posterior integrated."""
         _, latents, _ = self._latents(X, offset)
         table = self._log_probabilities(latents)
         place = places_of(column_of(self, X, "y", y), len(table), self.classes_)
         return table[np.arange(len(table)), place]
 
-    def quantile_residuals(self, X: Any, y: Any, offset: Any = None, random_state: RandomState = None) -> Array:
+    def quantile_residuals(self, X: Rows, y: PerRow, offset: PerRow = None, random_state: RandomState = None) -> Array:
         """Randomised quantile residuals: standard normal, one per row, if the model is right (Dunn and Smyth, 1996).
 
         The classes are taken in the order of `classes_`.
@@ -193,7 +194,7 @@ class Classification(ClassifierMixin, LinearEstimator):
         place = places_of(column_of(self, X, "y", y), len(table), self.classes_)
         return residuals_of(class_pit(table, place, self._generator(random_state)))
 
-    def decide(self, X: Any, actions: Sequence[Any], loss: Loss, offset: Any = None) -> NDArray[Any]:
+    def decide(self, X: Rows, actions: Sequence[Any], loss: Loss, offset: PerRow = None) -> NDArray[Any]:
         """The action of least expected loss for each row.
 
         Parameters
@@ -211,12 +212,12 @@ class Classification(ClassifierMixin, LinearEstimator):
         """
         listed = check_actions(actions)
         shares = self.predict_proba(X, offset).astype(float)
-        return chosen(listed, loss_table(listed, loss, self.classes_) @ shares.T)
+        return choose_actions(listed, loss_table(listed, loss, self.classes_) @ shares.T)
 
 
 def _classes(y: NDArray[Any], weight: Array | None) -> NDArray[Any]:
     """The labels of the rows that count; at least two."""
-    return at_least_two(np.unique(y if weight is None else y[weight > 0.0]))
+    return check_classes(np.unique(y if weight is None else y[weight > 0.0]))
 
 
 # --- Several classes one against the rest, and probit regression.
@@ -249,20 +250,20 @@ class OneVersusRest(StreamingClasses, Classification):
         return table - np.logaddexp.reduce(table, axis=1, keepdims=True)
 
     @rowwise
-    def decision_function(self, X: Any, offset: Any = None) -> Array:
+    def decision_function(self, X: Rows, offset: PerRow = None) -> Array:
         """Log odds of the integrated probabilities: of the second class of two (n,), or of each against the others."""
         _, latents, dtype = self._latents(X, offset)
         yes, no = self._log_rates(latents)
         odds = (yes - no).astype(dtype)
         return odds[:, 0] if odds.shape[1] == 1 else odds
 
-    def predict_quantiles(self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95), offset: Any = None) -> Array:
+    def predict_quantiles(self, X: Rows, quantiles: ArrayLike = (0.05, 0.5, 0.95), offset: PerRow = None) -> Array:
         """Posterior quantiles of the probability of the second class of two, shape (n, number of quantiles).
 
         Several classes: shape (n, n_classes, number of quantiles), of each against the rest, not normalised; of a
         softmax those of 2,000 draws, the same for every row and every call.
         """
-        q = levels("quantiles", quantiles)
+        q = check_levels("quantiles", quantiles)
         _, latents, dtype = self._latents(X, offset)
         return self._quantiles(latents, q, dtype)
 
@@ -270,20 +271,20 @@ class OneVersusRest(StreamingClasses, Classification):
         parts = [self._link(at.quantile(q)).astype(dtype) for at in latents]
         return parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
 
-    def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None) -> Array:
+    def predict_interval(self, X: Rows, coverage: float = 0.9, offset: PerRow = None) -> Array:
         """The central posterior interval of the class probability: last axis low and high."""
-        return self.predict_quantiles(X, tails(coverage), offset)
+        return self.predict_quantiles(X, central_levels(coverage), offset)
 
     def sample_y(
-        self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None
+        self, X: Rows, n_samples: int = 1, random_state: RandomState = None, offset: PerRow = None
     ) -> NDArray[Any]:
         """Draws of labels at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
         offset, X = column_of(self, X, "offset", offset), self._check_rows(X)
-        n_samples, rng = whole("n_samples", n_samples), self._generator(random_state)
+        n_samples, rng = check_whole("n_samples", n_samples), self._generator(random_state)
         shift, rows = check_offsets(offset, X.shape[0], len(self._fits)), self._design.rows(X)
         return self.classes_[self._draw_places(rows, shift, n_samples, rng)]
 
-    def _draw_places(self, rows: Any, offset: Any, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def _draw_places(self, rows: Any, offset: PerRow, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draws of the class of each row as its place in `classes_`, shape (n, count)."""
         shares = []
         for k, fit in enumerate(self._fits):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from numpy.typing import ArrayLike
+
 from latlin.inference.engine import Engine
 from latlin.linear._base import shared_options
 from latlin.linear._regression import Regression
 from latlin.linear._stream import Streaming
+from latlin.numerics.options import AutoOrNumbers
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import FAMILIES, Family
+from latlin.priors.base import PriorsLike
 
 
 class BayesianLinearRegression(Streaming, Regression):
@@ -80,15 +84,15 @@ class BayesianLinearRegression(Streaming, Regression):
         self,
         *,
         engine: str | Engine = "auto",
-        prior_scale: Any = "auto",
-        prior_mean: Any = 0.0,
-        noise_scale: Any = "auto",
+        prior_scale: AutoOrNumbers = "auto",
+        prior_mean: ArrayLike = 0.0,
+        noise_scale: AutoOrNumbers = "auto",
         ard: bool = False,
         fit_intercept: bool = True,
         intercept_scale: float | None = None,
         standardise: bool = True,
         hyperparameters: str = "auto",
-        priors: Any = None,
+        priors: PriorsLike = None,
         warm_start: bool = False,
         random_state: RandomState = None,
         verbose: bool = False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from latlin.inference.engine import Engine
@@ -24,10 +24,11 @@ from latlin.linear._together import (
 )
 from latlin.linear.classifiers import OneVersusRest
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import one_of
+from latlin.numerics.options import AutoOrNumbers, PerRow, Rows, StrPath, check_choice
 from latlin.numerics.rng import RandomState
 from latlin.potentials.class_links import CLASS_LINKS
 from latlin.potentials.families import FAMILIES, Family
+from latlin.priors.base import PriorsLike
 
 SOFTMAX = CLASS_LINKS["logit"]
 
@@ -102,15 +103,15 @@ class BayesianLogisticRegression(OneVersusRest):
         *,
         multi_class: str = "one-vs-rest",
         engine: str | Engine = "auto",
-        prior_scale: Any = "auto",
-        prior_mean: Any = 0.0,
+        prior_scale: AutoOrNumbers = "auto",
+        prior_mean: ArrayLike = 0.0,
         ard: bool = False,
         fit_intercept: bool = True,
         intercept_scale: float | None = None,
         standardise: bool = True,
         n_jobs: int | None = None,
         hyperparameters: str = "auto",
-        priors: Any = None,
+        priors: PriorsLike = None,
         warm_start: bool = False,
         random_state: RandomState = None,
         verbose: bool = False,
@@ -129,9 +130,9 @@ class BayesianLogisticRegression(OneVersusRest):
 
     # --- several classes by one softmax
 
-    def _choose_way(self, checkpoint: Any = None) -> str:
+    def _choose_way(self, checkpoint: StrPath | None = None) -> str:
         """How the classes are fitted, "softmax" or "one-vs-rest"."""
-        wanted: str = one_of("multi_class", self.multi_class, ("one-vs-rest", "softmax"))
+        wanted: str = check_choice("multi_class", self.multi_class, ("one-vs-rest", "softmax"))
         if len(self.classes_) == 2 or wanted == "one-vs-rest":
             return "one-vs-rest"
         if resolve(self.engine) not in (Auto(), GaussianKL()):
@@ -156,7 +157,7 @@ class BayesianLogisticRegression(OneVersusRest):
         self.multi_class_ = self._choose_way()
         return self._fit_together(problems) if self._is_joint else super()._fit_all(problems)
 
-    def _fit_in_blocks(self, problems: list[LinearProblem], checkpoint: Any) -> list[LearntFit]:
+    def _fit_in_blocks(self, problems: list[LinearProblem], checkpoint: StrPath | None) -> list[LearntFit]:
         self.multi_class_ = self._choose_way(checkpoint)
         return self._fit_together(problems) if self._is_joint else super()._fit_in_blocks(problems, checkpoint)
 
@@ -164,7 +165,7 @@ class BayesianLogisticRegression(OneVersusRest):
         earlier = [fit for fit in self._earlier(len(problems)) if fit is not None]
         return fit_together(SOFTMAX, problems, self._given(), self._wish(), earlier, self.verbose)
 
-    def _absorbed(self, X: Any, codes: list[Array], weight: Array | None, offset: Array | None) -> Self:
+    def _absorbed(self, X: Rows, codes: list[Array], weight: Array | None, offset: Array | None) -> Self:
         if self._is_joint or (self.multi_class == "softmax" and len(self.classes_) > 2):
             raise ValueError("partial_fit is for multi_class='one-vs-rest': all classes together need all rows at once")
         return super()._absorbed(X, codes, weight, offset)
@@ -187,7 +188,7 @@ class BayesianLogisticRegression(OneVersusRest):
             return probability_quantiles(SOFTMAX, latents, q, dtype)
         return super()._quantiles(latents, q, dtype)
 
-    def _draw_places(self, rows: Any, offset: Any, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def _draw_places(self, rows: Any, offset: PerRow, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         if self._is_joint:
             return draw_places(SOFTMAX, self._fits, rows, offset, count, rng)
         return super()._draw_places(rows, offset, count, rng)

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from latlin.linear._base import shared_options
 from latlin.linear._learning import LearntFit
-from latlin.linear._predict import LinearPredictors, levels, tails
+from latlin.linear._predict import LinearPredictors, central_levels, check_levels
 from latlin.linear._problem import Design, LabelCoding, LinearProblem, check_offsets
 from latlin.linear._rows import OneLabel, column_of
 from latlin.linear._together import (
@@ -20,7 +20,7 @@ from latlin.linear._together import (
 )
 from latlin.linear.classifiers import Classification
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import whole
+from latlin.numerics.options import check_whole
 from latlin.numerics.rng import RandomState
 from latlin.potentials.class_links import CLASS_LINKS, ClassLink
 from latlin.potentials.families import FAMILIES, Family
@@ -83,20 +83,20 @@ class JointClasses(Classification):
 
         They are those of 2,000 draws of the latents, the same for every row and every call.
         """
-        q = levels("quantiles", quantiles)
+        q = check_levels("quantiles", quantiles)
         _, latents, dtype = self._latents(X, offset)
         return probability_quantiles(self._class_link, latents, q, dtype)
 
     def predict_interval(self, X: Any, coverage: float = 0.9, offset: Any = None) -> Array:
         """The central posterior interval of each class's probability, shape (n, n_classes, 2): low and high."""
-        return self.predict_quantiles(X, tails(coverage), offset)
+        return self.predict_quantiles(X, central_levels(coverage), offset)
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: RandomState = None, offset: Any = None
     ) -> NDArray[Any]:
         """Draws of labels at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
         offset, X = column_of(self, X, "offset", offset), self._check_rows(X)
-        count, rng = whole("n_samples", n_samples), self._generator(random_state)
+        count, rng = check_whole("n_samples", n_samples), self._generator(random_state)
         shift, rows = check_offsets(offset, X.shape[0], len(self._fits)), self._design.rows(X)
         return self.classes_[draw_places(self._class_link, self._fits, rows, shift, count, rng)]
 

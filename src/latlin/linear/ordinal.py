@@ -10,12 +10,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from latlin.inference.engine import Engine
 from latlin.linear._base import shared_options
-from latlin.linear._predict import LinearPredictors, draw_observations, draw_weights, levels, log_density, tails
+from latlin.linear._predict import (
+    LinearPredictors,
+    central_levels,
+    check_levels,
+    draw_observations,
+    draw_weights,
+    log_density,
+)
 from latlin.linear._problem import LabelCoding, check_offsets
 from latlin.linear._rows import ClassIndex, column_of
 from latlin.linear.classifiers import Classification
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import whole
+from latlin.numerics.options import check_whole
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import Family, Ordered
 from latlin.potentials.ordinal import Ordinal, cut_words
@@ -140,7 +147,7 @@ class BayesianOrdinalRegression(Classification):
 
     def predict_quantiles(self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95), offset: Any = None) -> NDArray[Any]:
         """The lowest class with at least that much probability up to it, shape (n, number of quantiles)."""
-        q = levels("quantiles", quantiles)
+        q = check_levels("quantiles", quantiles)
         below = np.cumsum(self.predict_proba(X, offset), axis=1)[:, :-1, None] < q
         return self.classes_[np.sum(below, axis=1)]
 
@@ -149,7 +156,7 @@ class BayesianOrdinalRegression(Classification):
 
         It is the central one with one of its ends moved.
         """
-        tails(coverage)
+        central_levels(coverage)
         upto = np.cumsum(self.predict_proba(X, offset), axis=1)
         row = np.arange(len(upto))
         ends = nearest_interval(
@@ -168,7 +175,7 @@ class BayesianOrdinalRegression(Classification):
         """Draws of labels at the rows, shape (n, n_samples); a column belongs to one draw of the coefficients."""
         offset, X = column_of(self, X, "offset", offset), self._check_rows(X)
         rng, shift = self._generator(random_state), check_offsets(offset, X.shape[0])
-        w, label = draw_weights(self._fits[0].posterior, whole("n_samples", n_samples), rng)
+        w, label = draw_weights(self._fits[0].posterior, check_whole("n_samples", n_samples), rng)
         x = np.asarray(self._design.rows(X) @ w.T)
         x += 0.0 if shift is None else shift[:, None]
         drawn = draw_observations(self._likelihood(), x.T, label, rng)

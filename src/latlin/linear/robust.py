@@ -6,10 +6,10 @@ from typing import Any
 
 from latlin.inference.engine import Engine
 from latlin.linear._base import shared_options
-from latlin.linear._predict import tails
+from latlin.linear._predict import central_levels
 from latlin.linear._regression import Regression
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import number, one_of
+from latlin.numerics.options import check_choice, check_number
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import FAMILIES, Family
 
@@ -110,7 +110,7 @@ class RobustRegression(Regression):
         self.threshold = threshold
 
     def _family(self) -> Family:
-        return FAMILIES[one_of("likelihood", self.likelihood, ROBUST)]
+        return FAMILIES[check_choice("likelihood", self.likelihood, ROBUST)]
 
     def _given(self) -> dict[str, Any]:
         given = {"scale": self.noise_scale, "df": self.df, "threshold": self.threshold}
@@ -221,7 +221,9 @@ class BayesianQuantileRegression(Regression):
         self.noise_scale = noise_scale
 
     def _family(self) -> Family:
-        return FAMILIES["asymmetric-laplace"].fixed(quantile=number("quantile", self.quantile, above=0.0, below=1.0))
+        return FAMILIES["asymmetric-laplace"].fixed(
+            quantile=check_number("quantile", self.quantile, above=0.0, below=1.0)
+        )
 
     def _given(self) -> dict[str, Any]:
         return {"prior_scale": self.prior_scale, "scale": self.noise_scale}
@@ -229,7 +231,7 @@ class BayesianQuantileRegression(Regression):
     def quantile_interval(self, X: Any, coverage: float = 0.9, offset: Any = None) -> Array:
         """Where the quantile itself lies with probability `coverage`: columns low and high, one row per row."""
         _, (at,), dtype = self._latents(X, offset)
-        return at.quantile(tails(coverage)).astype(dtype)
+        return at.quantile(central_levels(coverage)).astype(dtype)
 
     @property
     def noise_scale_(self) -> float:

@@ -21,11 +21,12 @@ from latlin.linear._problem import CoefficientPrior, Design, Values, locate_and_
 from latlin.linear._regression import Regression
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import one_of
+from latlin.numerics.options import AutoOrNumbers, check_choice
 from latlin.numerics.rng import RandomState
 from latlin.potentials.base import Potential
 from latlin.potentials.families import FAMILIES, Family
 from latlin.potentials.ranges import Range
+from latlin.priors.base import PriorsLike
 
 #: noise about the linear predictor
 LOCATION = ("gaussian", "student-t", "laplace", "cauchy", "logistic")
@@ -193,16 +194,16 @@ class SparseRegression(Regression):
         prior_df: Any = 3.0,
         prior_shape: Any = 0.8,
         prior_probability: Any = "auto",
-        noise_scale: Any = "auto",
+        noise_scale: AutoOrNumbers = "auto",
         df: Any = 4.0,
         engine: str | Engine = "auto",
-        prior_scale: Any = "auto",
+        prior_scale: AutoOrNumbers = "auto",
         ard: bool = False,
         fit_intercept: bool = True,
         intercept_scale: float | None = None,
         standardise: bool = True,
         hyperparameters: str = "auto",
-        priors: Any = None,
+        priors: PriorsLike = None,
         warm_start: bool = False,
         random_state: RandomState = None,
         verbose: bool = False,
@@ -217,10 +218,10 @@ class SparseRegression(Regression):
         self.df = df
 
     def _family(self) -> Family:
-        return FAMILIES[one_of("likelihood", self.likelihood, LOCATION)]
+        return FAMILIES[check_choice("likelihood", self.likelihood, LOCATION)]
 
     def _prior(self) -> CoefficientPrior:
-        return SPARSE[one_of("prior", self.prior, SPARSE)]
+        return SPARSE[check_choice("prior", self.prior, SPARSE)]
 
     def _given(self) -> dict[str, Any]:
         given = {"scale": self.noise_scale, "df": self.df}

@@ -13,13 +13,14 @@ from latlin.inference.engine import Engine
 from latlin.linear._base import shared_options
 from latlin.linear._predict import LinearPredictors, log_density, predictive
 from latlin.linear._regression import AUTO, ChosenFamily
-from latlin.linear._rows import beside, column_of
+from latlin.linear._rows import column_of, join_response
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import float_array
+from latlin.numerics.options import AutoOrNumbers, PerRow, Rows, StrPath, float_array
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import FAMILIES, TIMES
 from latlin.potentials.predictive import censored_pit
-from latlin.potentials.survival import question_codes
+from latlin.potentials.survival import warn_of_codes
+from latlin.priors.base import PriorsLike
 
 
 class BayesianSurvivalRegression(ChosenFamily):
@@ -90,15 +91,15 @@ class BayesianSurvivalRegression(ChosenFamily):
         self,
         family: str = "weibull",
         *,
-        shape: Any = AUTO,
+        shape: AutoOrNumbers = AUTO,
         engine: str | Engine = "auto",
-        prior_scale: Any = "auto",
+        prior_scale: AutoOrNumbers = "auto",
         ard: bool = False,
         fit_intercept: bool = True,
         intercept_scale: float | None = None,
         standardise: bool = True,
         hyperparameters: str = "auto",
-        priors: Any = None,
+        priors: PriorsLike = None,
         warm_start: bool = False,
         random_state: RandomState = None,
         verbose: bool = False,
@@ -112,14 +113,14 @@ class BayesianSurvivalRegression(ChosenFamily):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        offset: Any = None,
+        X: Rows,
+        y: PerRow = None,
+        sample_weight: PerRow = None,
+        offset: PerRow = None,
         *,
-        event: Any = None,
-        upper: Any = None,
-        checkpoint: Any = None,
+        event: PerRow = None,
+        upper: PerRow = None,
+        checkpoint: StrPath | None = None,
         **table: Any,
     ) -> Self:
         """Learn from rows X (n, n_features), dense or sparse, and times y (n,).
@@ -146,16 +147,16 @@ class BayesianSurvivalRegression(ChosenFamily):
             How columns become numbers: see `BayesianLinearRegression.fit`.
         """
         read = self._read(X, table, y=y, sample_weight=sample_weight, offset=offset, event=event, upper=upper)
-        X, y = read.pop("X"), beside(read.pop("y"), event=read.pop("event"), upper=read.pop("upper"))
+        X, y = read.pop("X"), join_response(read.pop("y"), event=read.pop("event"), upper=read.pop("upper"))
         if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] > 1:
-            question_codes(y[:, 1])
+            warn_of_codes(y[:, 1])
         return self._fit_chosen(self._fit, X, y, read, checkpoint)
 
     def _centre(self, at: LinearPredictors) -> Array:
         """The median: a mean need not exist."""
         return predictive(self._likelihood(), at).quantile(np.full(len(at.mean), 0.5))
 
-    def predict_survival(self, X: Any, times: ArrayLike, offset: Any = None) -> Array:
+    def predict_survival(self, X: Rows, times: ArrayLike, offset: PerRow = None) -> Array:
         """P(no event up to each time | x, data) for every row, posterior integrated, shape (n, number of times)."""
         moments = np.atleast_1d(float_array("times", times))
         if moments.ndim != 1 or not np.all(moments >= 0.0):
@@ -165,7 +166,7 @@ class BayesianSurvivalRegression(ChosenFamily):
         return (1.0 - described.cdf(np.broadcast_to(moments[:, None], (len(moments), len(at.mean))))).T.astype(dtype)
 
     def log_predictive_density(
-        self, X: Any, y: Any, offset: Any = None, *, event: Any = None, upper: Any = None
+        self, X: Rows, y: PerRow, offset: PerRow = None, *, event: PerRow = None, upper: PerRow = None
     ) -> Array:
         """log density of each time, or log probability where it is censored, in nat, posterior integrated."""
         _, (at,), _ = self._latents(X, offset)
@@ -176,24 +177,26 @@ class BayesianSurvivalRegression(ChosenFamily):
 
     def quantile_residuals(
         self,
-        X: Any,
-        y: Any,
-        offset: Any = None,
+        X: Rows,
+        y: PerRow,
+        offset: PerRow = None,
         random_state: RandomState = None,
         *,
-        event: Any = None,
-        upper: Any = None,
+        event: PerRow = None,
+        upper: PerRow = None,
     ) -> Array:
         """Randomised quantile residuals (Dunn and Smyth, 1996), drawn where the event may be if that is not known."""
         return super().quantile_residuals(X, self._observed_times(X, y, event, upper), offset, random_state)
 
-    def _pit(self, X: Any, y: Any, offset: Any, random_state: RandomState) -> Array:
+    def _pit(self, X: Rows, y: PerRow, offset: PerRow, random_state: RandomState) -> Array:
         """Those of censored times are drawn where the event may be."""
         _, (at,), _ = self._latents(X, offset)
         described = predictive(self._likelihood(), at)
         return censored_pit(described, float_array("y", y), self._generator(random_state))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, event: Any = None, upper: Any = None) -> float:
+    def score(
+        self, X: Rows, y: PerRow, sample_weight: PerRow = None, *, event: PerRow = None, upper: PerRow = None
+    ) -> float:
         """Harrell's concordance: the share of pairs whose order is known and that are predicted in this order.
 
         A pair is known where one event was certainly before the other; half a point for equal predictions. ½ is
@@ -204,8 +207,8 @@ class BayesianSurvivalRegression(ChosenFamily):
         known = {"event": 1.0, **dict(zip(("time", "event", "upper"), table.T, strict=False))}
         return concordance(**known, predicted=self.predict_latent(X), weight=weight)
 
-    def _observed_times(self, X: Any, y: Any, event: Any, upper: Any) -> Array:
+    def _observed_times(self, X: Rows, y: PerRow, event: PerRow, upper: PerRow) -> Array:
         """Times, and events and ends beside them as far as these are given."""
         y, event, upper = (column_of(self, X, *given) for given in (("y", y), ("event", event), ("upper", upper)))
-        observed = np.asarray(beside(y, event=event, upper=upper) if np.ndim(y) == 1 else y, float)
+        observed = np.asarray(join_response(y, event=event, upper=upper) if np.ndim(y) == 1 else y, float)
         return observed[:, None] if observed.ndim == 1 else observed

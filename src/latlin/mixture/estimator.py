@@ -25,9 +25,9 @@ from latlin.mixture.schedules import StepRule
 from latlin.mixture.settings import STREAM_STEP, ParameterDraws, Stream, absorb, begin, belief_of
 from latlin.mixture.sweep import CompleteRows, FloatRows, active_chances, make_rows, slices, widen
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import numeric, summable
+from latlin.numerics.arrays import check_numeric, check_summable
 from latlin.numerics.linalg import Array
-from latlin.numerics.options import whole
+from latlin.numerics.options import check_whole
 from latlin.numerics.rng import RandomState, generator
 
 IMPORTANCE_REPEATS = 50
@@ -227,7 +227,7 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
             Of rows in blocks (not for "stochastic-natural"): where to keep the state (`checkpoint.0` and so on, a file
             per climb), and to go on from. The short runs that choose a start are done again.
         """
-        settings.check(self)
+        settings.check_settings(self)
         if is_blocked(X):
             return self._fit_blocks(X, sample_weight, truth, checkpoint)
         refuse_checkpoint(checkpoint)
@@ -294,8 +294,10 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
         """Rows of positive weight, float32 kept, and their weights."""
         finite = "allow-nan" if self.algorithm in settings.MISSING else True
         kinds = [np.float64, np.float32]
-        values = validate_data(self, numeric("X", X), reset=reset, dtype=kinds, order="C", ensure_all_finite=finite)
-        summable("X", values)
+        values = validate_data(
+            self, check_numeric("X", X), reset=reset, dtype=kinds, order="C", ensure_all_finite=finite
+        )
+        check_summable("X", values)
         weights = settings.check_weights(sample_weight, len(values))
         if weights is None or weights.all():
             return values, weights
@@ -355,7 +357,7 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
         The first block sets the priors' defaults and the start. float32 blocks are not copied. `lower_bound_` is
         then an estimate from the last mini-batch, of the rows seen so far or of `stream_size`.
         """
-        settings.check(self)
+        settings.check_settings(self)
         first = not hasattr(self, "_stream")
         values, weights = self._validated(X, sample_weight, reset=first)
         data = make_rows(values, weights)
@@ -391,8 +393,10 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
         check_is_fitted(self, "posterior_")
         kinds = [np.float64, np.float32]
         finite = "allow-nan" if self.algorithm in settings.MISSING else True
-        values = validate_data(self, numeric("X", X), reset=False, dtype=kinds, order="C", ensure_all_finite=finite)
-        summable("X", values)
+        values = validate_data(
+            self, check_numeric("X", X), reset=False, dtype=kinds, order="C", ensure_all_finite=finite
+        )
+        check_summable("X", values)
         missing = np.isnan(values)
         shape = (len(values),) if width is None else (len(values), width)
         answer = np.empty(shape)
@@ -432,7 +436,7 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
         """Draws of the posterior predictive and their components."""
         check_is_fitted(self, "posterior_")
         rng = generator(self.random_state if random_state is None else random_state)
-        labels = rng.choice(self.n_components, size=whole("n_samples", n_samples), p=self.weights_)
+        labels = rng.choice(self.n_components, size=check_whole("n_samples", n_samples), p=self.weights_)
         return self.mixture_.components.draw(self.posterior_.components, labels, rng), labels
 
 

@@ -131,7 +131,7 @@ class Visits(NamedTuple):
 
 
 def _walk(block: Block, state: T, advance: Callable[[T, CompleteRows], T], visits: Visits) -> T:
-    rows, rng = positive(block), np.random.default_rng(visits.seeds[block.number])
+    rows, rng = select_positive(block), np.random.default_rng(visits.seeds[block.number])
     for _ in range(visits.steps[block.number]):
         state = advance(state, rows.batch(visits.size, rng, visits.whole))
     return state
@@ -149,7 +149,7 @@ def read_rows(blocks: Blocks, missing_allowed: bool) -> MixtureBlockRows:
     return MixtureBlockRows(blocks, rows, total, seen)
 
 
-def positive(block: Block) -> CompleteRows:
+def select_positive(block: Block) -> CompleteRows:
     """The rows of a block that have positive weight; where there is none, a row that counts for nothing."""
     if block.weight is None:
         return CompleteRows(block.X)
@@ -188,12 +188,12 @@ def _every(block: Block, stride: int, first: NDArray[np.int64]) -> tuple[NDArray
 
 
 def _pass(block: Block, kernel: str, parameters: tuple[Array, ...], change: tuple[Array, Array] | None) -> Totals:
-    return positive(block).reduce(getattr(mixture_kernels, kernel), parameters, change)
+    return select_positive(block).reduce(getattr(mixture_kernels, kernel), parameters, change)
 
 
 def _incomplete_pass(block: Block, offset: Array, mean: Array, precision: Array) -> Totals:
     """In runs of slices, so that no wide copy of a whole block is made."""
-    rows = positive(block)
+    rows = select_positive(block)
     runs = (
         incomplete_rows(rows.values[part], rows.weights_of(part)).products(offset, mean, precision)
         for part in slices(len(rows), 16 * SLICE)

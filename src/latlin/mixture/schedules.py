@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from latlin.numerics.linalg import Array
-from latlin.numerics.options import named_or_own
+from latlin.numerics.options import resolve_choice
 from latlin.numerics.stored import storable_by_arguments
 
 
@@ -111,5 +111,5 @@ SCHEDULES: dict[str, StepRule] = {
 
 def resolve_step(step: str | StepRule) -> StepRule:
     """A rule from its name, or the rule itself."""
-    rule: StepRule = named_or_own("step", step, SCHEDULES, "a schedule object", lambda own: hasattr(own, "move"))
+    rule: StepRule = resolve_choice("step", step, SCHEDULES, "a schedule object", lambda own: hasattr(own, "move"))
     return rule

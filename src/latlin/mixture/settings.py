@@ -16,10 +16,10 @@ from latlin.mixture.monte_carlo import CONTROL_VARIATES
 from latlin.mixture.priors import STRUCTURES, FeatureSummary, PriorWords
 from latlin.mixture.schedules import Adam, Constant, RobbinsMonro, StepRule, resolve_step
 from latlin.mixture.sweep import CompleteRows, FloatRows, slices
-from latlin.numerics.arrays import countable, visible
+from latlin.numerics.arrays import check_countable, check_visible
 from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Array
-from latlin.numerics.options import number, one_of, whole
+from latlin.numerics.options import check_choice, check_number, check_whole
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable
@@ -81,26 +81,26 @@ class MixtureOptions(Protocol):
     evaluate_every: int | None
 
 
-def check(est: MixtureOptions) -> None:
+def check_settings(est: MixtureOptions) -> None:
     """Refuse settings that mean nothing, with a sentence."""
-    one_of("covariance", est.covariance, STRUCTURES)
-    one_of("algorithm", est.algorithm, DEFAULTS)
-    one_of("weight_prior", est.weight_prior, WEIGHT_PRIORS)
-    one_of("control_variate", est.control_variate, [*CONTROL_VARIATES, None])
-    one_of("labels", est.labels, ["exact", "gumbel"])
-    one_of("batch", est.batch, ["uniform", "active"])
+    check_choice("covariance", est.covariance, STRUCTURES)
+    check_choice("algorithm", est.algorithm, DEFAULTS)
+    check_choice("weight_prior", est.weight_prior, WEIGHT_PRIORS)
+    check_choice("control_variate", est.control_variate, [*CONTROL_VARIATES, None])
+    check_choice("labels", est.labels, ["exact", "gumbel"])
+    check_choice("batch", est.batch, ["uniform", "active"])
     for name, lowest in (("n_components", 1), ("n_init", 1), ("split_merge", 0), ("batch_size", 1)):
-        whole(name, getattr(est, name), lowest)
+        check_whole(name, getattr(est, name), lowest)
     for name in ("n_draws", "max_iter", "evaluate_every", "stream_size"):
         if getattr(est, name) is not None:
-            whole(name, getattr(est, name), 1)
+            check_whole(name, getattr(est, name), 1)
     for name in ("mean_precision", "temperature"):
-        number(name, getattr(est, name), above=0.0)
+        check_number(name, getattr(est, name), above=0.0)
     for name in ("weight_concentration", "degrees_of_freedom"):
         if getattr(est, name) is not None:
-            number(name, getattr(est, name), above=0.0)
+            check_number(name, getattr(est, name), above=0.0)
     if est.tol is not None:
-        number("tol", est.tol, least=0.0)
+        check_number("tol", est.tol, least=0.0)
     _check_algorithm(est)
 
 
@@ -165,14 +165,14 @@ def check_weights(sample_weight: ArrayLike | None, n: int) -> Array | None:
     """Weights as a vector, or None."""
     if sample_weight is None:
         return None
-    weights = np.asarray(visible("sample_weight", sample_weight), dtype=np.float64)
+    weights = np.asarray(check_visible("sample_weight", sample_weight), dtype=np.float64)
     if weights.ndim == 0:
         weights = np.full(n, float(weights))
     if weights.shape != (n,):
         raise ValueError(f"sample_weight must have shape ({n},), got shape {weights.shape}")
     if not np.isfinite(weights).all() or (weights < 0.0).any() or not weights.any():
         raise ValueError("sample_weight must be finite, not negative, and not all zero")
-    return countable("sample_weight", weights)
+    return check_countable("sample_weight", weights)
 
 
 def check_rows(values: FloatRows, components: int, missing_allowed: bool) -> None:
@@ -290,7 +290,7 @@ class ParameterDraws(Reported):
         """Draws of weights, means and covariances from the posterior, one per entry of the first axis of each."""
         check_is_fitted(self, "posterior_")
         rng = generator(self.random_state if random_state is None else random_state)
-        count, belief = whole("n_samples", n_samples, 1), self.posterior_
+        count, belief = check_whole("n_samples", n_samples, 1), self.posterior_
         weights = self.mixture_.weights.draw_weights(belief.weights, count, rng)
         return MixtureDraws(weights, *self.mixture_.components.draw_parameters(belief.components, count, rng))
 

@@ -31,7 +31,7 @@ def alert(message: str, category: type[Warning]) -> None:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def ignore_convergence_warnings() -> Iterator[None]:
     """Without warnings of convergence: for rough fits on the way to a better one."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

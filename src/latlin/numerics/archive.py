@@ -24,7 +24,7 @@ from typing import IO, Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from latlin.numerics.atomic import replacing
+from latlin.numerics.atomic import replace_file
 from latlin.numerics.stored import KINDS, Decoder, Encoder, import_room, name_of
 
 HEADER, DIGEST = "header", "digest"
@@ -56,7 +56,7 @@ def write_archive(
     path: str | os.PathLike[str], kind: str, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> None:
     """Write arrays and a JSON header to `path`; the old file is replaced when the new one has been read back."""
-    with replacing(path) as fresh:
+    with replace_file(path) as fresh:
         with zipfile.ZipFile(fresh, "w", zipfile.ZIP_STORED) as file:
             members = {name: _write_member(file, name, np.asarray(array)) for name, array in arrays.items()}
             content = {"kind": kind, "format": FORMAT, "content": dict(header), "members": members}
@@ -72,7 +72,7 @@ def read_archive(path: str | os.PathLike[str], kind: str | None = None) -> Archi
     """The content of an archive (of this kind); a ValueError of one sentence says what is wrong with a damaged one."""
     if not os.path.exists(path):
         raise FileNotFoundError(f"there is no file {os.fspath(path)}")
-    with _Bounded(io.FileIO(path)) as opened, refusing(path), zipfile.ZipFile(opened) as file:
+    with _Bounded(io.FileIO(path)) as opened, refuse_unreadable(path), zipfile.ZipFile(opened) as file:
         header = _read_header(file, os.fstat(opened.fileno()).st_size)
         if kind is not None and header["kind"] != kind:
             raise ValueError(f"it holds {header['kind']!r:.80}, not {kind!r}")
@@ -81,7 +81,7 @@ def read_archive(path: str | os.PathLike[str], kind: str | None = None) -> Archi
 
 
 @contextmanager
-def refusing(path: str | os.PathLike[str]) -> Iterator[None]:
+def refuse_unreadable(path: str | os.PathLike[str]) -> Iterator[None]:
     """Whatever goes wrong inside is a ValueError of one sentence: a file can be damaged in any way."""
     try:
         yield
@@ -251,7 +251,7 @@ class Archived:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what `save` wrote."""
         archive = read_archive(path, name_of(cls))
-        with refusing(path):
+        with refuse_unreadable(path):
             return _restore(cls, archive)
 
     def _options_to_save(self) -> dict[str, Any]:
@@ -300,7 +300,7 @@ def load_with_card(path: str | os.PathLike[str]) -> tuple[Any, Any]:
         raise ValueError(
             f"{os.fspath(path)} holds {archive.kind!r:.80}, which is not a saved estimator or posterior of this latlin"
         )
-    with refusing(path):
+    with refuse_unreadable(path):
         return _restore(cls, archive), archive.header["card"]
 
 

@@ -33,12 +33,12 @@ def all_finite(values: Array) -> bool:
         return bool(np.isfinite(values.sum())) or bool(np.all(np.isfinite(values)))
 
 
-def largest(values: Array) -> float:
+def max_abs(values: Array) -> float:
     """The largest absolute number, NaN if there is one; without another array.
 
     Examples
     --------
-    >>> largest(np.array([1.0, -3.0])), largest(np.array([1.0, np.nan])), largest(np.zeros(0))
+    >>> max_abs(np.array([1.0, -3.0])), max_abs(np.array([1.0, np.nan])), max_abs(np.zeros(0))
     (3.0, nan, 0.0)
     """
     return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
@@ -55,12 +55,12 @@ SMALLEST = 1e-140
 MOST_ROWS = 1e15
 
 
-def summable(name: str, values: Any) -> Any:
+def check_summable(name: str, values: Any) -> Any:
     """`values` (an array, NaN allowed, or a sparse matrix) as they are, or a ValueError if one of them is too large.
 
     Examples
     --------
-    >>> summable("y", np.array([1e150]))
+    >>> check_summable("y", np.array([1e150]))
     Traceback (most recent call last):
         ...
     ValueError: y must hold numbers of at most 1e+140 in size, got 1e+150: change its units
@@ -73,17 +73,17 @@ def summable(name: str, values: Any) -> Any:
     return values
 
 
-def measurable(name: str, values: Any) -> Any:
-    """`values` as `summable` has them, and not all of them so small that their squares vanish.
+def check_measurable(name: str, values: Any) -> Any:
+    """`values` as `check_summable` has them, and not all of them so small that their squares vanish.
 
     Examples
     --------
-    >>> measurable("y", np.array([1e-300, 0.0]))
+    >>> check_measurable("y", np.array([1e-300, 0.0]))
     Traceback (most recent call last):
         ...
     ValueError: y must hold a number of at least 1e-140 in size, or only zeros, got at most 1e-300: change its units
     """
-    numbers = np.asarray(summable(name, values))
+    numbers = np.asarray(check_summable(name, values))
     if numbers.size and numbers.dtype.kind == "f":
         size = float(np.abs(numbers).max())
         if 0.0 < size < SMALLEST:
@@ -94,12 +94,12 @@ def measurable(name: str, values: Any) -> Any:
     return values
 
 
-def countable(name: str, weights: Any) -> Any:
+def check_countable(name: str, weights: Any) -> Any:
     """Weights, if no more rows than a number can count are meant.
 
     Examples
     --------
-    >>> countable("sample_weight", np.array([1e30]))
+    >>> check_countable("sample_weight", np.array([1e30]))
     Traceback (most recent call last):
         ...
     ValueError: sample_weight must add up to at most 1e+15 rows, got 1e+30: divide by a constant
@@ -117,7 +117,7 @@ def countable(name: str, weights: Any) -> Any:
 TIMES = ("datetime", "timedelta", "period", "date", "duration", "time", "interval")
 
 
-def visible(name: str, values: Any) -> Any:
+def check_visible(name: str, values: Any) -> Any:
     """`values` as they came; a ValueError where they hold what numbers would hide.
 
     Masked entries have data under the mask, complex numbers an imaginary part, and dates and spans of time are counts
@@ -125,7 +125,7 @@ def visible(name: str, values: Any) -> Any:
 
     Examples
     --------
-    >>> visible("X", np.ma.masked_invalid([[1.0], [np.nan]]))
+    >>> check_visible("X", np.ma.masked_invalid([[1.0], [np.nan]]))
     Traceback (most recent call last):
         ...
     ValueError: X has 1 masked entries, got a masked array: fill them, or leave out their rows
@@ -145,12 +145,12 @@ def visible(name: str, values: Any) -> Any:
     return values
 
 
-def orderly(name: str, labels: Any) -> Any:
+def check_sortable(name: str, labels: Any) -> Any:
     """`labels` as they came, if they can be put in order: texts alone, or numbers alone.
 
     Examples
     --------
-    >>> orderly("y", [1, "a"])
+    >>> check_sortable("y", [1, "a"])
     Traceback (most recent call last):
         ...
     ValueError: y must hold labels of one kind, texts or numbers, got int and str
@@ -170,12 +170,12 @@ def orderly(name: str, labels: Any) -> Any:
     return labels
 
 
-def convertible(name: str, values: Any) -> Any:
+def check_convertible(name: str, values: Any) -> Any:
     """`values`, if what is in an array of objects can be made numbers.
 
     Examples
     --------
-    >>> convertible("y", np.array([1.0, {}], dtype=object))
+    >>> check_convertible("y", np.array([1.0, {}], dtype=object))
     Traceback (most recent call last):
         ...
     ValueError: y must hold numbers, got {} at place 1
@@ -184,23 +184,23 @@ def convertible(name: str, values: Any) -> Any:
     return values
 
 
-def numeric(name: str, values: Any) -> Any:
+def check_numeric(name: str, values: Any) -> Any:
     """`values` as they came, if they are no single thing and hide nothing, and texts in them can be made numbers.
 
     Objects that are neither texts nor numbers are left to scikit-learn, which has its own words for them.
 
     Examples
     --------
-    >>> numeric("X", [[1.0, "a"]])
+    >>> check_numeric("X", [[1.0, "a"]])
     Traceback (most recent call last):
         ...
     ValueError: X must hold numbers, got 'a' at place 1
-    >>> numeric("X", None)
+    >>> check_numeric("X", None)
     Traceback (most recent call last):
         ...
     ValueError: X must be a table of numbers with rows and columns, got None
     """
-    visible(name, values)
+    check_visible(name, values)
     if values is None or isinstance(values, str | bytes | Mapping | Set | Number):
         raise ValueError(f"{name} must be a table of numbers with rows and columns, got {values!r:.80}")
     _refuse_texts(name, values, (ValueError, OverflowError))
@@ -255,17 +255,17 @@ def _kinds(values: Any) -> list[tuple[str, str]]:
     return [] if kind is None or callable(kind) else [("", str(kind))]
 
 
-def side_by_side(parts: Sequence[Array]) -> Array:
+def stack_answers(parts: Sequence[Array]) -> Array:
     """Answers of several fits along a last axis of their own; those of a single fit as they are."""
     return parts[0] if len(parts) == 1 else np.stack(parts, axis=-1)
 
 
-def stacked(traces: Sequence[ArrayLike]) -> Array:
+def stack_traces(traces: Sequence[ArrayLike]) -> Array:
     """The trace of one fit as it is; those of several as rows, with NaN after the end of the shorter ones.
 
     Examples
     --------
-    >>> stacked([[1.0, 2.0], [3.0]])
+    >>> stack_traces([[1.0, 2.0], [3.0]])
     array([[ 1.,  2.],
            [ 3., nan]])
     """
@@ -281,8 +281,8 @@ def stacked(traces: Sequence[ArrayLike]) -> Array:
 # --- Memory of large arrays that is used again as soon as nobody holds them.
 #
 # An operating system hands out fresh memory page by page, which may take longer than the arithmetic on it: a fit that
-# makes a dozen vectors of a million numbers in every step spends most of its time there. Within `reuse_memory`, `room`
-# gives an array that was made earlier and that nothing refers to any more.
+# makes a dozen vectors of a million numbers in every step spends most of its time there. Within `reuse_memory`,
+# `empty_array` gives an array that was made earlier and that nothing refers to any more.
 
 #: numbers from which on memory is worth keeping, and how many times as much as is needed may be taken
 LARGE, WIDER = 100_000, 1.1
@@ -291,16 +291,16 @@ _kept: ContextVar[list[Array] | None] = ContextVar("kept", default=None)
 
 @contextmanager
 def reuse_memory() -> Iterator[None]:
-    """While the block runs, large arrays from `room` take the memory of those that are not in use any more.
+    """While the block runs, large arrays from `empty_array` take the memory of those that are not in use any more.
 
     Examples
     --------
     >>> with reuse_memory():
-    ...     first = room(LARGE)
+    ...     first = empty_array(LARGE)
     ...     place = first.ctypes.data
-    ...     same = room(LARGE).ctypes.data == place
+    ...     same = empty_array(LARGE).ctypes.data == place
     ...     del first
-    ...     same, room(LARGE).ctypes.data == place
+    ...     same, empty_array(LARGE).ctypes.data == place
     (False, True)
     """
     # without one lock for all threads a count of references is not to be trusted
@@ -313,7 +313,7 @@ def reuse_memory() -> Iterator[None]:
             _kept.reset(token)
 
 
-def room(*shape: int) -> Array:
+def empty_array(*shape: int) -> Array:
     """An array of numbers that are not set."""
     kept, size = _kept.get(), math.prod(shape)
     if kept is None or size < LARGE:

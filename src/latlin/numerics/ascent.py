@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from latlin.numerics.alerts import ConvergenceWarning, MonotonicityWarning, alert
-from latlin.numerics.archive import read_archive, refusing, write_archive
+from latlin.numerics.archive import read_archive, refuse_unreadable, write_archive
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import file_path, number, whole
+from latlin.numerics.options import check_number, check_whole, file_path
 from latlin.numerics.progress import progress
 
 # --- Anderson mixing: extrapolate a fixed-point iteration x ← F(x) from its last residuals F(x) − x.
@@ -137,8 +137,8 @@ class Rules:
     def __post_init__(self) -> None:
         for name, value in (("tol", self.gradient_tol), ("objective_tol", self.objective_tol)):
             if not (isinstance(value, float) and value == np.inf):  # no demand on it
-                number(name, value, least=0.0)
-        whole("max_iter", self.max_iter, 1)
+                check_number(name, value, least=0.0)
+        check_whole("max_iter", self.max_iter, 1)
 
 
 @dataclass(frozen=True)
@@ -333,7 +333,7 @@ def grain(evaluate: Callable[[Array], float | None], point: Array, objective: fl
     return float(max(changes))
 
 
-def may_be_hidden(gain: float, objective: float, known: float, gradient: float, before: float) -> bool:
+def may_be_rounding(gain: float, objective: float, known: float, gradient: float, before: float) -> bool:
     """Whether a step may have failed by rounding alone, so that its `grain` is worth measuring.
 
     It gained next to nothing and left the gradient as it was; where steps succeed, the gradient falls with the gain.
@@ -433,7 +433,7 @@ def _resume(
     )
     if header.get("fingerprint") != checkpoint.fingerprint or header.get("state") != type(template).__name__:
         raise other
-    with refusing(checkpoint.path):
+    with refuse_unreadable(checkpoint.path):
         state, before = (_like(template, name, arrays) for name in ("state_", "before_"))
         for name, stored in (("state_", state), ("before_", before)):
             _check_shapes(shaped(stored), stored, name)

@@ -22,7 +22,7 @@ ABANDONED = 86400.0
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+def replace_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A fresh path beside `path`, with its endings, that takes its place when the block ends well.
 
     The new file has the mode that every new file of the user gets. Unfinished files of processes that were killed are
@@ -32,7 +32,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with replacing(f"{folder}/words.txt") as fresh:
+    ...     with replace_file(f"{folder}/words.txt") as fresh:
     ...         _ = fresh.write_text("all of it")
     ...     print(Path(folder, "words.txt").read_text())
     all of it
@@ -93,5 +93,5 @@ def check_place(path: str | os.PathLike[str]) -> Path:
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a text file in UTF-8, all or nothing."""
-    with replacing(path) as fresh:
+    with replace_file(path) as fresh:
         fresh.write_text(text, encoding="utf8")

@@ -228,7 +228,7 @@ def lower_places(
 
 
 @njit(cache=True)
-def put_lower(lower: NDArray[np.bool_], places: Index, data: NDArray[np.float64], entries: NDArray[np.float64]) -> None:
+def add_lower(lower: NDArray[np.bool_], places: Index, data: NDArray[np.float64], entries: NDArray[np.float64]) -> None:
     """Add the numbers of the lower triangle to their entries; both from `lower_places`."""
     free = 0
     for k in range(len(data)):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, cython_blas, lapack
 
-from latlin.numerics.arrays import LOG_2PI, Array, room
+from latlin.numerics.arrays import LOG_2PI, Array, empty_array
 from latlin.numerics.stored import storable
 
 # --- Two products of SciPy's BLAS that let other threads run meanwhile: SciPy's own wrappers hold Python's lock.
@@ -217,7 +217,7 @@ def gram(rows: Array, weights: Array | None = None, *, block: int = PIECE) -> Ar
     if n and weights.max() < 0.0:
         return np.negative(gram(rows, -weights, block=block))
     root, negative = np.sqrt(np.abs(weights)), weights < 0.0
-    buffer = room(min(block, n), d)
+    buffer = empty_array(min(block, n), d)
     for start in range(0, n, block):
         span = slice(start, min(start + block, n))
         scaled = np.multiply(rows[span], root[span, None], out=buffer[: span.stop - start])
@@ -256,7 +256,7 @@ def whitened_squares(c: Array, rows: Array, *, block: int = PIECE) -> Array:
         solved = blas.dtrsm(1.0, c, rows.T, lower=0, trans_a=1)
         return np.einsum("dn,dn->n", solved, solved)
     squares = np.empty(len(rows))
-    buffer = room(min(block, len(rows)), rows.shape[1])
+    buffer = empty_array(min(block, len(rows)), rows.shape[1])
     # products with C⁻¹ take half the time of solves with C, and no lock of Python's
     inverse, fault = lapack.dtrtri(c, lower=0)
     if fault:
@@ -295,7 +295,7 @@ def rough_whitened_squares(c: Array, rows: Array, *, block: int = PIECE) -> Arra
 # Source: Brownlie (2021), eqs. 3.3, 3.25, 3.26; Challis (2013), eq. 2.1.10.
 
 
-def blocks(dim: int, width: int = 65536) -> Iterator[slice]:
+def slices_of(dim: int, width: int = 65536) -> Iterator[slice]:
     """Consecutive slices that cover `range(dim)`."""
     return (slice(start, min(start + width, dim)) for start in range(0, dim, width))
 
@@ -325,7 +325,7 @@ class LowRankNormal(NamedTuple):
 
     def log_det(self) -> float:
         """log det(FFᵀ + Ψ)."""
-        logs = sum(float(np.log(self.noise[part], dtype=np.float64).sum()) for part in blocks(len(self.noise)))
+        logs = sum(float(np.log(self.noise[part], dtype=np.float64).sum()) for part in slices_of(len(self.noise)))
         return self.latent_precision().log_det + logs
 
     def mahalanobis(self, rows: NDArray[np.floating]) -> Array:
@@ -343,7 +343,7 @@ class LowRankNormal(NamedTuple):
         """`n` draws c + scale·(Fh + Ψ^{½}ε), in the storage's precision."""
         draws = np.empty((n, len(self.mean)), dtype=self.loadings.dtype)
         h = scale * random.standard_normal((n, len(self.loadings)))
-        for part in blocks(len(self.mean)):
+        for part in slices_of(len(self.mean)):
             noise = scale * np.sqrt(self.noise[part], dtype=np.float64)
             epsilon = random.standard_normal((n, len(noise)))
             draws[:, part] = self.mean[part] + h @ self.loadings[:, part].astype(np.float64) + epsilon * noise
@@ -353,7 +353,7 @@ class LowRankNormal(NamedTuple):
         """FᵀΨ⁻¹(x_n − c) as the columns of a K×n matrix, and (x_n − c)ᵀΨ⁻¹(x_n − c)."""
         projected = np.zeros((len(self.loadings), len(rows)))
         squares = np.zeros(len(rows))
-        for part in blocks(len(self.mean)):
+        for part in slices_of(len(self.mean)):
             root = np.sqrt(self.noise[part], dtype=np.float64)
             d = (rows[:, part].astype(np.float64) - self.mean[part]) / root
             projected += (self.loadings[:, part] / root) @ d.T
@@ -364,7 +364,7 @@ class LowRankNormal(NamedTuple):
 def weighted_gram(loadings: NDArray[np.floating], noise: NDArray[np.floating]) -> Array:
     """FᵀΨ⁻¹F, shape (K, K), in float64."""
     total = np.zeros((len(loadings), len(loadings)))
-    for part in blocks(len(noise)):
+    for part in slices_of(len(noise)):
         scaled = loadings[:, part] / np.sqrt(noise[part], dtype=np.float64)
         total += scaled @ scaled.T
     return total

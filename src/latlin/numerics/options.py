@@ -8,21 +8,30 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from latlin.numerics.arrays import Array, summable, visible
+from latlin.numerics.arrays import LARGEST, SMALLEST, Array, check_summable, check_visible
+
+T = TypeVar("T")
+#: what users give in many forms and what is checked where it comes in: rows of X (an array, a sparse matrix, a data
+#: frame, a Dask collection, blocks), a table with named columns, one value per row or none, a number or "auto", a file
+Rows = Any
+Table = Any
+PerRow = Any
+AutoOrNumbers = ArrayLike
+StrPath = str | os.PathLike[str]
 
 #: no count of steps, draws or components is as large
 MOST = 2**31
 LARGEST_FLOAT = float(np.finfo(float).max)
 
 
-def number(
+def check_number(
     name: str,
     value: Any,
     *,
@@ -33,9 +42,9 @@ def number(
 ) -> float:
     """`value` as a finite float within the limits.
 
-    >>> number("tol", 1e-3, least=0.0)
+    >>> check_number("tol", 1e-3, least=0.0)
     0.001
-    >>> number("power", "a", above=0.0, most=1.0)
+    >>> check_number("power", "a", above=0.0, most=1.0)
     Traceback (most recent call last):
         ...
     ValueError: power must be a number above 0 and at most 1, got 'a'
@@ -58,10 +67,15 @@ def number(
     return float(value)
 
 
-def whole(name: str, value: Any, least: int = 0, most: int | None = None) -> int:
+def check_size(name: str, value: object) -> float:
+    """`value` as a positive float whose square is one too, of full accuracy."""
+    return check_number(name, value, least=SMALLEST, most=LARGEST)
+
+
+def check_whole(name: str, value: object, least: int = 0, most: int | None = None) -> int:
     """`value` as an int of at least `least` and at most `most`.
 
-    >>> whole("n_samples", 3)
+    >>> check_whole("n_samples", 3)
     3
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
@@ -73,10 +87,10 @@ def whole(name: str, value: Any, least: int = 0, most: int | None = None) -> int
     return int(value)
 
 
-def one_of(name: str, value: Any, known: Iterable[Any]) -> Any:
+def check_choice(name: str, value: T, known: Iterable[T]) -> T:
     """`value`, if it is one of the names (or None) that are known.
 
-    >>> one_of("noise", [], ("diagonal", "isotropic"))
+    >>> check_choice("noise", [], ("diagonal", "isotropic"))
     Traceback (most recent call last):
         ...
     ValueError: noise must be one of 'diagonal', 'isotropic', got []
@@ -87,17 +101,17 @@ def one_of(name: str, value: Any, known: Iterable[Any]) -> Any:
     return value
 
 
-def is_name(value: Any, name: str) -> bool:
+def is_name(value: object, name: str) -> bool:
     """Whether an option is this name; an array, which compares place by place, is none."""
     return isinstance(value, str) and value == name
 
 
-def named_or_own(name: str, value: Any, known: Mapping[str, Any], what: str, fits: Callable[[Any], bool]) -> Any:
+def resolve_choice(name: str, value: Any, known: Mapping[str, Any], what: str, fits: Callable[[Any], bool]) -> Any:
     """What is `known` by the name `value`, or `value` itself where it is `what`, of the user's own.
 
-    >>> named_or_own("step", "half", {"half": 0.5}, "a callable", callable)
+    >>> resolve_choice("step", "half", {"half": 0.5}, "a callable", callable)
     0.5
-    >>> named_or_own("step", 3, {"half": 0.5}, "a callable", callable)
+    >>> resolve_choice("step", 3, {"half": 0.5}, "a callable", callable)
     Traceback (most recent call last):
         ...
     ValueError: step must be one of 'half', or a callable, got 3
@@ -109,7 +123,7 @@ def named_or_own(name: str, value: Any, known: Mapping[str, Any], what: str, fit
     return value
 
 
-def some_of(name: str, value: Any, known: Iterable[str]) -> tuple[str, ...]:
+def check_choices(name: str, value: object, known: Iterable[str]) -> tuple[str, ...]:
     """`value`, one name or a sequence of them, as a tuple of names that are known."""
     names = list(known)
     chosen = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Sequence) else ()
@@ -118,7 +132,7 @@ def some_of(name: str, value: Any, known: Iterable[str]) -> tuple[str, ...]:
     return chosen
 
 
-def pair(name: str, value: Any, what: str) -> tuple[float, float]:
+def check_pair(name: str, value: Any, what: str) -> tuple[float, float]:
     """`value` as two positive numbers."""
     good = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) and len(value) == 2
     if not good or not all(isinstance(each, Real) and float(each) > 0.0 for each in value):
@@ -126,36 +140,36 @@ def pair(name: str, value: Any, what: str) -> tuple[float, float]:
     return float(value[0]), float(value[1])
 
 
-def function(name: str, value: Any) -> Any:
+def check_callable(name: str, value: T) -> T:
     """`value`, if it can be called."""
     if not callable(value):
         raise ValueError(f"{name} must be callable, got {value!r:.80}")
     return value
 
 
-def mapping(name: str, value: Any) -> dict[str, Any]:
+def check_mapping(name: str, value: object) -> dict[str, Any]:
     """`value`, names to whatever belongs to them, as a dict; empty for None."""
     if value is not None and not isinstance(value, Mapping):
         raise ValueError(f"{name} must be a dict, got {value!r:.80}")
     return dict(value or {})
 
 
-def listed(name: str, value: Any, what: str) -> list[Any]:
+def check_list(name: str, value: object, what: str) -> list[Any]:
     """`value`, a sequence of something but a text, as a list."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise ValueError(f"{name} must be a list of {what}, got {value!r:.80}")
     return list(value)
 
 
-def table_rows(name: str, value: Any, keys: Iterable[str]) -> list[Mapping[str, Any]]:
+def check_table_rows(name: str, value: object, keys: Iterable[str]) -> list[Mapping[str, Any]]:
     """`value`, a table with `rows` or the rows themselves: dicts with these keys."""
-    rows, known = listed(name, getattr(value, "rows", value), "rows"), list(keys)
+    rows, known = check_list(name, getattr(value, "rows", value), "rows"), list(keys)
     if not rows or not all(isinstance(row, Mapping) and set(known) <= set(row) for row in rows):
         raise ValueError(f"{name} must hold at least one row with {', '.join(known)}, got {value!r:.80}")
     return rows
 
 
-def jobs(value: Any) -> int | None:
+def check_jobs(value: Any) -> int | None:
     """`n_jobs` as joblib counts processes: None, or a whole number other than 0."""
     if value is not None:
         good = isinstance(value, Integral) and not isinstance(value, bool) and 0 < abs(int(value)) < 2**15
@@ -166,14 +180,14 @@ def jobs(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def path_text(name: str, value: Any) -> str | os.PathLike[str]:
+def path_text(name: str, value: object) -> StrPath:
     """`value`, if it is a path at all."""
     if not isinstance(value, str | os.PathLike) or not os.fspath(value) or "\0" in str(value):
         raise ValueError(f"{name} must be the path of a file, got {value!r:.80}")
     return value
 
 
-def file_path(name: str, value: Any) -> str | os.PathLike[str]:
+def file_path(name: str, value: object) -> StrPath:
     """`value`, if it names a file that can be written; asked before long work."""
     value = path_text(name, value)
     folder = os.path.dirname(os.path.abspath(value))
@@ -186,7 +200,7 @@ def file_path(name: str, value: Any) -> str | os.PathLike[str]:
 
 def float_array(name: str, value: Any) -> np.ndarray:
     """`value` as an array of numbers, which need not be finite."""
-    visible(name, value)
+    check_visible(name, value)
     try:
         return np.asarray(value, float)
     except (TypeError, ValueError, OverflowError) as error:
@@ -218,7 +232,7 @@ class Sealed:
 
 
 def finite_array(value: ArrayLike, name: str, max_ndim: int) -> Array:
-    visible(name, value)
+    check_visible(name, value)
     try:
         raw = np.asarray(value)
     except ValueError as error:
@@ -237,17 +251,17 @@ def finite_array(value: ArrayLike, name: str, max_ndim: int) -> Array:
     if not np.isfinite(array.sum()) and not np.all(np.isfinite(array)):
         bad = int(np.size(array) - np.isfinite(array).sum())
         raise ValueError(f"{name} must be finite, got {bad} NaN or infinite entries of {array.size}")
-    return np.asarray(summable(name, array))
+    return np.asarray(check_summable(name, array))
 
 
-def checked_matrix(value: Any, name: str, dim: int | None = None) -> Any:
+def check_matrix(value: Any, name: str, dim: int | None = None) -> Any:
     """A finite, non-empty matrix of `dim` columns: C-ordered array, CSR, or the LinearOperator as it came."""
     if isinstance(value, LinearOperator):
         if 0 in value.shape:
             raise ValueError(f"{name} must be a non-empty matrix, got shape {value.shape}")
-        return visible(name, value)
+        return check_visible(name, value)
     if sparse.issparse(value):
-        matrix = sparse.csr_array(visible(name, value), dtype=float)
+        matrix = sparse.csr_array(check_visible(name, value), dtype=float)
         finite_array(matrix.data if matrix.nnz else [0.0], f"{name} data", max_ndim=1)
     else:
         matrix = np.ascontiguousarray(finite_array(value, name, max_ndim=2))
@@ -263,10 +277,10 @@ def dense_operator(value: Any) -> Any:
     return np.asarray(value @ np.eye(value.shape[1]), float) if isinstance(value, LinearOperator) else value
 
 
-def checked_projection(value: Any, dim: int | None) -> Any:
+def check_projection(value: Any, dim: int | None) -> Any:
     """H as a matrix; a slice selects coordinates."""
     if not isinstance(value, slice):
-        return checked_matrix(dense_operator(value), "GaussianFactor H")
+        return check_matrix(dense_operator(value), "GaussianFactor H")
     if dim is None:
         raise ValueError("GaussianFactor H is a slice, which needs dim, the length of w")
     kept = np.arange(positive_int(dim, "GaussianFactor dim"))[value]
@@ -284,11 +298,11 @@ def positive_array(value: Any, name: str) -> Array:
     return array
 
 
-def checked_precision(value: Any, name: str) -> sparse.csr_array:
+def check_precision(value: Any, name: str) -> sparse.csr_array:
     """A symmetric matrix, sparse; a vector is its diagonal."""
     if not sparse.issparse(value) and np.ndim(value) < 2:
         return sparse.csr_array(sparse.diags_array(np.atleast_1d(finite_array(value, name, max_ndim=1))))
-    matrix = sparse.csr_array(checked_matrix(value, name))
+    matrix = sparse.csr_array(check_matrix(value, name))
     if matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"{name} must be square, got shape {matrix.shape}")
     difference = abs(matrix - matrix.T)

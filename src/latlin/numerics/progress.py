@@ -95,7 +95,7 @@ def progress(label: str, total: int | None, verbose: bool) -> Iterator[Progress]
 
 
 @contextmanager
-def begun(label: str, verbose: bool) -> Iterator[None]:
+def show_beginning(label: str, verbose: bool) -> Iterator[None]:
     """Show a bar while work begins, if `verbose`: the first bar of a loop within the block takes its place."""
     if not verbose:
         yield

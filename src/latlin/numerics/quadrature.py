@@ -111,7 +111,7 @@ def gaussian_nodes(m: Array, s: Array, regions: Regions, order: int = 16) -> Nod
     """
     s = np.maximum(s, TINY_SD)
     own = np.broadcast_to(np.linspace(-REACH, REACH, 7)[:, None], (7, m.size))
-    z, w = panels([own, *region_edges(m, s, regions)], -REACH, REACH, order)
+    z, w = panel_nodes([own, *region_edges(m, s, regions)], -REACH, REACH, order)
     return Nodes(m + s * z, z, w * np.exp(-0.5 * z * z - LOG_SQRT_2PI))
 
 
@@ -147,7 +147,7 @@ def tilted_nodes(
     else:
         low, high = np.minimum(low, top - TILTED_REACH), np.maximum(high, top + TILTED_REACH)
         edges.append(np.broadcast_to(np.linspace(-12.0, 12.0, 9)[:, None], (9, m.size)))
-    z, w = panels(edges, low, high, 16)
+    z, w = panel_nodes(edges, low, high, 16)
     with np.errstate(divide="ignore"):
         return z, np.log(w) + log_g(z) - LOG_SQRT_2PI
 
@@ -176,7 +176,7 @@ def region_edges(m: Array, s: Array, regions: Regions) -> list[Array]:
     return edges
 
 
-def panels(edges: list[Array], low: Array | float, high: Array | float, order: int) -> tuple[Array, Array]:
+def panel_nodes(edges: list[Array], low: Array | float, high: Array | float, order: int) -> tuple[Array, Array]:
     """Gauss–Legendre nodes and weights (nodes, sites) on the panels between the edges in [low, high]."""
     ends = [np.broadcast_to(end, edges[0][:1].shape) for end in (low, high)]
     cut = np.sort(np.clip(np.concatenate([*edges, *ends]), low, high), axis=0)

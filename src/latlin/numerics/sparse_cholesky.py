@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from latlin.numerics import banded, elimination, supernodes
-from latlin.numerics.arrays import Array, all_finite, room
+from latlin.numerics.arrays import Array, all_finite, empty_array
 from latlin.numerics.banded import Band
 from latlin.numerics.minimum_degree import dense_nodes, independent_nodes, minimum_degree
 from latlin.numerics.routines import ROUTINES, make_workspace
@@ -206,7 +206,7 @@ class Analysis:
         """The columns of a matrix in the order of elimination, always a copy."""
         if not self.as_it_came[0]:
             return np.ascontiguousarray(rows[:, self.order])
-        return np.add(rows, 0.0, out=room(*rows.shape))
+        return np.add(rows, 0.0, out=empty_array(*rows.shape))
 
     @cached_property
     def _largest(self) -> tuple[int, int]:
@@ -241,7 +241,7 @@ class Analysis:
         """The factor, perhaps where the values were, or None and the place in the order where there was no pivot."""
         if not all_finite(values):
             return None, 0
-        diagonal = np.take(values, self.diagonal, out=room(self.dim), mode="clip")
+        diagonal = np.take(values, self.diagonal, out=empty_array(self.dim), mode="clip")
         if self.as_it_came[1]:
             panels = values if overwrite else np.array(values)
         else:
@@ -366,7 +366,7 @@ class SparseCholesky:
         """A⁻¹ on the pattern of L, in panels like those of L."""
         a = self.analysis
         if a.band is not None:
-            found = room(len(self.panels))
+            found = empty_array(len(self.panels))
             banded.invert(self.panels, found, *a.band, a.place)
             return found
         found = np.zeros_like(self.panels)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import blas
 
-from latlin.numerics.arrays import Array, room
+from latlin.numerics.arrays import Array, empty_array
 from latlin.numerics.elimination import entry_of, find_entries
 from latlin.numerics.threads import run_together, share_out, threads_for
 
@@ -201,7 +201,7 @@ class WeightedGram:
         """Some entries plus HᵀΓH, in a new array."""
         if self.single is None:
             return entries + self.total(weights)
-        total = room(len(entries))
+        total = empty_array(len(entries))
         np.copyto(total, entries)
         add_singles(*self.single, weights, total)
         return total
@@ -233,7 +233,7 @@ class WeightedGram:
     def squares(self, values: Array) -> Array:
         """h_nᵀZh_n of every row."""
         if self.single is not None:
-            found = np.take(values, self.single.places, out=room(self.rows.shape[0]), mode="clip")
+            found = np.take(values, self.single.places, out=empty_array(self.rows.shape[0]), mode="clip")
             found *= self.single.squares
             return found
         found, thin, places = np.empty(self.rows.shape[0]), self._thin, self._places

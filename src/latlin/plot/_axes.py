@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from latlin.numerics.options import float_array, listed, mapping, number, whole
+from latlin.numerics.options import check_list, check_mapping, check_number, check_whole, float_array
 
 Axes = Any  # a matplotlib.axes.Axes; matplotlib is imported where it is used
 
@@ -70,7 +70,7 @@ def _rows(name: str, value: Any) -> None:
 
 
 def _names(name: str, value: Any) -> None:
-    for each in listed(name, value, "texts"):
+    for each in check_list(name, value, "texts"):
         _text(name, each)
 
 
@@ -78,25 +78,27 @@ ARGUMENTS: dict[str, Callable[[str, Any], Any]] = {
     "X": _rows,
     "ax": _axes,
     "axes": _axes,
-    "bins": lambda name, value: whole(name, value, 1),
-    "chosen": number,
+    "bins": lambda name, value: check_whole(name, value, 1),
+    "chosen": check_number,
     "color": _color,
     "column": _text,
-    "coordinates": lambda name, value: [whole(name, each, -(2**31)) for each in listed(name, value, "integers")],
-    "coverage": lambda name, value: number(name, value, above=0.0, below=1.0),
-    "feature": whole,
-    "features": lambda name, value: [whole(name, each) for each in listed(name, value, "two integers")],
+    "coordinates": lambda name, value: [
+        check_whole(name, each, -(2**31)) for each in check_list(name, value, "integers")
+    ],
+    "coverage": lambda name, value: check_number(name, value, above=0.0, below=1.0),
+    "feature": check_whole,
+    "features": lambda name, value: [check_whole(name, each) for each in check_list(name, value, "two integers")],
     "group": _term,
     "interval": float_array,
     "kind": _text,
     "log_evidence": float_array,
-    "most": lambda name, value: whole(name, value, 1),
+    "most": lambda name, value: check_whole(name, value, 1),
     "name": _text,
     "names": _names,
-    "places": mapping,
-    "points": lambda name, value: whole(name, value, 2),
+    "places": check_mapping,
+    "points": lambda name, value: check_whole(name, value, 2),
     "raw": float_array,
-    "shift": lambda name, value: number(name, value, least=-1e6, most=1e6),
+    "shift": lambda name, value: check_number(name, value, least=-1e6, most=1e6),
     "term": _term,
     "values": float_array,
     "y": float_array,
@@ -106,7 +108,7 @@ Given = ParamSpec("Given")
 Drawn = TypeVar("Drawn")
 
 
-def checked(**needed: str) -> Callable[[Callable[Given, Drawn]], Callable[Given, Drawn]]:
+def check_arguments(**needed: str) -> Callable[[Callable[Given, Drawn]], Callable[Given, Drawn]]:
     """A plot whose arguments are looked at before anything is drawn.
 
     Parameters

@@ -10,11 +10,11 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 from latlin.diagnostics.calibration import Calibration, reliability_curve
-from latlin.numerics.options import float_array, table_rows, whole
-from latlin.plot._axes import BLUE, GREEN, GREY, ORANGE, VERMILION, Axes, checked, take_axes
+from latlin.numerics.options import check_table_rows, check_whole, float_array
+from latlin.plot._axes import BLUE, GREEN, GREY, ORANGE, VERMILION, Axes, check_arguments, take_axes
 
 
-@checked()
+@check_arguments()
 def trace(fitted: Any, ax: Axes | None = None, *, label: str | None = None, color: str = BLUE) -> Axes:
     """The objective against the step.
 
@@ -45,7 +45,7 @@ def trace(fitted: Any, ax: Axes | None = None, *, label: str | None = None, colo
 # --- The evidence as a function of a hyperparameter.
 
 
-@checked()
+@check_arguments()
 def evidence(
     values: ArrayLike,
     log_evidence: ArrayLike,
@@ -103,7 +103,7 @@ def evidence(
 MARKS = {"lower bound": (">", BLUE), "exact": ("D", GREEN), "approximation": ("o", ORANGE)}
 
 
-@checked()
+@check_arguments()
 def ladder(comparison: Any, ax: Axes | None = None) -> Axes:
     """Log evidence by engine, in the order of the comparison, the mark by its kind.
 
@@ -117,7 +117,7 @@ def ladder(comparison: Any, ax: Axes | None = None) -> Axes:
     -------
     matplotlib Axes
     """
-    listed = table_rows("comparison", comparison, ("engine", "log evidence", "kind"))
+    listed = check_table_rows("comparison", comparison, ("engine", "log evidence", "kind"))
     rows = [row for row in listed if row["kind"] in MARKS]
     if not rows:
         raise ValueError("comparison must hold at least one engine with an evidence")
@@ -140,7 +140,7 @@ def ladder(comparison: Any, ax: Axes | None = None) -> Axes:
 # --- Predicted probabilities against what happened.
 
 
-@checked()
+@check_arguments()
 def reliability(
     happened: ArrayLike,
     probability: ArrayLike,
@@ -181,7 +181,7 @@ def reliability(
 # --- Ranks of the truth among posterior draws: flat when the posteriors are right.
 
 
-@checked(calibration="ranks")
+@check_arguments(calibration="ranks")
 def calibration_ranks(
     calibration: Calibration,
     parameter: int | str = 0,
@@ -209,7 +209,7 @@ def calibration_ranks(
     """
     if isinstance(parameter, str) and parameter not in calibration.names:
         raise ValueError(f"parameter must be one of {', '.join(calibration.names)}, got {parameter!r}")
-    index = calibration.names.index(parameter) if isinstance(parameter, str) else whole("parameter", parameter)
+    index = calibration.names.index(parameter) if isinstance(parameter, str) else check_whole("parameter", parameter)
     if index >= len(calibration.names):
         raise ValueError(f"parameter must be below {len(calibration.names)}, got {index}")
     edges = np.ceil(np.linspace(0, calibration.n_draws + 1, bins + 1)) - 0.5
@@ -227,7 +227,7 @@ def calibration_ranks(
 # --- Where observations fall in their predicted distributions: flat when the family fits.
 
 
-@checked()
+@check_arguments()
 def pit(residuals: Any, ax: Axes | None = None, *, bins: int = 20, color: str = BLUE) -> Axes:
     """Histogram of probability integral transforms Φ(residual), with the band of 99 % of the bars of a true model.
 

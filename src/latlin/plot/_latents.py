@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from latlin.plot._axes import BLUE, GREY, PALETTE, Axes, checked, take_axes
+from latlin.plot._axes import BLUE, GREY, PALETTE, Axes, check_arguments, take_axes
 
 
-@checked(mixture="means_")
+@check_arguments(mixture="means_")
 def clusters(
     mixture: Any,
     X: ArrayLike,
@@ -75,7 +75,7 @@ def _full_covariance(mixture: Any, k: int, dim: int) -> Any:
     return own if np.ndim(own) == 2 else np.eye(dim) * own
 
 
-@checked(model="components_")
+@check_arguments(model="components_")
 def loadings(model: Any, ax: Axes | None = None, *, names: Sequence[str] | None = None) -> Axes:
     """Loadings of a factor model as a picture: one column per factor, one line per feature, blue for negative ones.
 
@@ -104,7 +104,7 @@ def loadings(model: Any, ax: Axes | None = None, *, names: Sequence[str] | None 
     return ax
 
 
-@checked(model="predict_latent")
+@check_arguments(model="predict_latent")
 def process(
     model: Any,
     X: ArrayLike,

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latlin.inference.posterior import Posterior
-from latlin.numerics.options import float_array, one_of, table_rows
-from latlin.plot._axes import BLUE, GREY, PALETTE, VERMILION, Axes, checked, take_axes
+from latlin.numerics.options import check_choice, check_table_rows, float_array
+from latlin.plot._axes import BLUE, GREY, PALETTE, VERMILION, Axes, check_arguments, take_axes
 
 
-@checked()
+@check_arguments()
 def forest(
     coefficients: Any,
     ax: Axes | None = None,
@@ -66,13 +66,13 @@ def forest(
 
 def _rows(coefficients: Any, coverage: float) -> Sequence[Mapping[str, Any]]:
     table = coefficients.summary(coverage) if hasattr(coefficients, "summary") else coefficients
-    return table_rows("coefficients", table, ("name", "mean", "low", "high"))
+    return check_table_rows("coefficients", table, ("name", "mean", "low", "high"))
 
 
 # --- Posterior densities of single coefficients.
 
 
-@checked(posterior="density")
+@check_arguments(posterior="density")
 def marginals(
     posterior: Posterior,
     coordinates: Sequence[int] | None = None,
@@ -129,7 +129,7 @@ def marginals(
 # --- Predictive intervals beside what was observed.
 
 
-@checked()
+@check_arguments()
 def intervals(
     y: ArrayLike,
     interval: ArrayLike,
@@ -177,7 +177,7 @@ def intervals(
 # --- Terms of additive models: curves with bands, shrinkage of groups, maps, densities of hyperparameters, PIT.
 
 
-@checked(model="curve")
+@check_arguments(model="curve")
 def curve(model: Any, term: str, ax: Axes | None = None, *, coverage: float = 0.9, color: str = BLUE) -> Axes:
     """A smooth term, walk or series of an `AdditiveModel`: its mean and a band, on the scale of the linear predictor.
 
@@ -201,7 +201,7 @@ def curve(model: Any, term: str, ax: Axes | None = None, *, coverage: float = 0.
     return ax
 
 
-@checked(model="effects")
+@check_arguments(model="effects")
 def shrinkage(model: Any, group: str, raw: ArrayLike, ax: Axes | None = None, *, coverage: float = 0.9) -> Axes:
     """Effects of groups beside what each group says alone: the arrows show how far the others pull.
 
@@ -238,7 +238,7 @@ def shrinkage(model: Any, group: str, raw: ArrayLike, ax: Axes | None = None, *,
     return ax
 
 
-@checked(model="hyperparameters_")
+@check_arguments(model="hyperparameters_")
 def densities(model: Any, names: list[str] | None = None, axes: Any = None) -> Any:
     """Posterior densities of hyperparameters that were learnt, one panel each.
 
@@ -277,7 +277,7 @@ def densities(model: Any, names: list[str] | None = None, axes: Any = None) -> A
     return axes
 
 
-@checked(model="effects")
+@check_arguments(model="effects")
 def field(
     model: Any,
     term: str,
@@ -300,7 +300,7 @@ def field(
         What the colours show.
     """
     table = model.effects(term)
-    values = table.column(one_of("column", column, ("mean", "sd", "low", "high", "p_positive")))
+    values = table.column(check_choice("column", column, ("mean", "sd", "low", "high", "p_positive")))
     labels = [name.partition("[")[2].rstrip("]") for name in table.names]
     ax = take_axes(ax, 5.5, 4.5)
     if places is None:

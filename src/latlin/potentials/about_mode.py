@@ -29,14 +29,14 @@ NEWTON, SETTLED = 8, 1e-3
 
 def tilted_moments(block: SiteBlock, m: Array, v: Array, power: Array, start: Array) -> TiltedMoments:
     """Moments of N(x|m, v) φ(x)^power; `start` is a place from which its mode is looked for."""
-    out, rest = nearly_gaussian(block, m, v, power)
+    out, rest = nearly_gaussian_moments(block, m, v, power)
     if rest.size:
         sites = (m[rest], v[rest], power[rest], start[rest])
         out[:, rest] = block.select(rest)._in_blocks(_tilted_block, *sites)
     return TiltedMoments(*out)
 
 
-def nearly_gaussian(block: SiteBlock, m: Array, v: Array, power: Array) -> tuple[Array, NDArray[np.intp]]:
+def nearly_gaussian_moments(block: SiteBlock, m: Array, v: Array, power: Array) -> tuple[Array, NDArray[np.intp]]:
     """The three moments, (3, sites), by the trapezoid rule, and the sites for which they are not good to 1e-11.
 
     On nodes h standard deviations apart the rule converges exponentially where the tilted density is analytic in a

@@ -24,7 +24,7 @@ from latlin.numerics.options import float_array
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials import extremes
-from latlin.potentials.about_mode import nearly_gaussian
+from latlin.potentials.about_mode import nearly_gaussian_moments
 from latlin.potentials.checks import Derivatives, ExpectedLog, QuadraticBound, TiltedMoments, common_length
 from latlin.potentials.predictive import LocationPredictive, Predictive
 from latlin.potentials.ranges import Range
@@ -131,7 +131,7 @@ class Potential(ABC):
         """`tilted_moments` for checked arrays of shape (sites,): by few nodes, or by panels of Gauss–Legendre nodes."""
         if not self.smooth:
             return TiltedMoments(*self._in_blocks(type(self)._tilted_block, m, v, power))
-        out, rest = nearly_gaussian(self, m, v, power)
+        out, rest = nearly_gaussian_moments(self, m, v, power)
         if rest.size:
             panels = self.select(rest)._in_blocks(type(self)._tilted_block, m[rest], v[rest], power[rest])
             out[:, rest] = panels

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc, betaln, expit, ndtr
 
 from latlin.numerics import quadrature
-from latlin.numerics.options import float_array, one_of
+from latlin.numerics.options import check_choice, float_array
 from latlin.numerics.special import log_ndtr
 from latlin.potentials import strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
@@ -55,7 +55,7 @@ class Binomial(Potential):
     link: str
 
     def __init__(self, successes: ArrayLike, trials: ArrayLike, link: str = "logit") -> None:
-        one_of("link", link, LINKS)
+        check_choice("link", link, LINKS)
         y, n = check_trials(successes, trials)
         self._store(successes=y, trials=n, link=link, super_gaussian=link == "logit", natural=link == "logit")
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latlin.numerics.arrays import LARGEST, Array, summable, visible
+from latlin.numerics.arrays import LARGEST, Array, check_summable, check_visible
 
 
 class UnboundedExpectation(ValueError):
@@ -18,7 +18,7 @@ class UnboundedExpectation(ValueError):
 
 def finite(name: str, value: ArrayLike, max_ndim: int = 1) -> Array:
     """Finite numbers, a scalar or one number per site, as a read-only copy."""
-    visible(name, value)
+    check_visible(name, value)
     try:
         array = np.array(value, dtype=float)
     except (TypeError, ValueError) as error:
@@ -28,7 +28,7 @@ def finite(name: str, value: ArrayLike, max_ndim: int = 1) -> Array:
     if array.size == 0:
         raise ValueError(f"{name} is empty; expected a number or one number per site")
     refuse(name, array, ~np.isfinite(array), "finite numbers")
-    summable(name, array)
+    check_summable(name, array)
     array.flags.writeable = False
     return array
 

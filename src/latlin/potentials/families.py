@@ -224,14 +224,14 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-def named(name: str, known: Mapping[str, Any] = FAMILIES, argument: str = "family") -> Any:
+def find_family(name: str, known: Mapping[str, Any] = FAMILIES, argument: str = "family") -> Any:
     """The family of a name, or one sentence that lists the names."""
     if not isinstance(name, str) or name not in known:
         raise ValueError(f"{argument} must be one of {', '.join(known)}, got {name!r}")
     return known[name]
 
 
-def wider_than(potential: Potential) -> str:
+def wider_family(potential: Potential) -> str:
     """The family to try where observations vary more than those of this potential, empty where it can adapt."""
 
     def kind(block: Any) -> tuple[type, type]:

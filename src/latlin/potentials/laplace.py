@@ -15,7 +15,7 @@ from latlin.numerics.options import float_array
 from latlin.numerics.special import log_ndtr
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import finite, fractions, positive
-from latlin.potentials.kernels.truncated import two_halves
+from latlin.potentials.kernels.truncated import join_halves
 from latlin.potentials.ranges import Positive
 
 
@@ -70,7 +70,7 @@ class Laplace(Potential):
         # a point mass is a Gaussian 1e-150 times as wide as it is far away
         s = np.maximum(np.sqrt(v), 1e-150 * np.maximum(np.abs(d), 1))
         a, k = d / s, power * s / self.scale
-        z = two_halves(log_half(a, k), a - k, log_half(-a, k), -a - k)
+        z = join_halves(log_half(a, k), a - k, log_half(-a, k), -a - k)
         return TiltedMoments(z.log_z - power * np.log(2 * self.scale), self.loc + s * z.mean, v * z.variance)
 
     def _quadratic_bound(self, xi: Array) -> QuadraticBound:
@@ -175,7 +175,7 @@ class AsymmetricLaplace(Potential):
         # a point mass is a Gaussian 1e-150 times as wide as it is far away
         s = np.maximum(np.sqrt(v), 1e-150 * np.maximum(np.abs(d), 1))
         a, right, left = d / s, power * s * (1 - self.quantile) / self.scale, power * s * self.quantile / self.scale
-        z = two_halves(log_half(a, right), a - right, log_half(-a, left), -a - left)
+        z = join_halves(log_half(a, right), a - right, log_half(-a, left), -a - left)
         return TiltedMoments(z.log_z + power * self._log_normaliser(), self.loc + s * z.mean, v * z.variance)
 
     def _quadratic_bound(self, xi: Array) -> QuadraticBound:

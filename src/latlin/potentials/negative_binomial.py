@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betainc, digamma, expit, gammaln
 
-from latlin.numerics.options import float_array, one_of
+from latlin.numerics.options import check_choice, float_array
 from latlin.numerics.special import log_rising, log_sigmoid, map_counts
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import counts, positive
@@ -58,7 +58,7 @@ class NegativeBinomial(Potential):
     variance: str
 
     def __init__(self, y: ArrayLike, dispersion: ArrayLike, variance: str = "quadratic") -> None:
-        one_of("variance", variance, VARIANCES)
+        check_choice("variance", variance, VARIANCES)
         y, quadratic = counts("y", y), variance == "quadratic"
         self._store(
             y=y,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from latlin.numerics.options import float_array, one_of
+from latlin.numerics.options import check_choice, float_array
 from latlin.numerics.quadrature import central_slope
 from latlin.numerics.special import log1mexp, log_sigmoid
 from latlin.potentials import strip
@@ -56,7 +56,7 @@ class Ordinal(Potential):
     upper: Array
 
     def __init__(self, y: ArrayLike, cuts: ArrayLike, link: str = "probit") -> None:
-        one_of("link", link, LINKS)
+        check_choice("link", link, LINKS)
         cuts = np.atleast_1d(finite("cuts", cuts))
         if np.any(np.diff(cuts) <= 0):
             raise ValueError(f"cuts must be strictly increasing, got {cuts}")

@@ -15,7 +15,7 @@ from latlin.numerics.options import float_array
 from latlin.numerics.special import log_ndtr
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
 from latlin.potentials.checks import finite, labels
-from latlin.potentials.kernels.truncated import two_halves
+from latlin.potentials.kernels.truncated import join_halves
 from latlin.potentials.predictive import ClassPredictive, Predictive
 from latlin.potentials.ranges import Between
 
@@ -82,7 +82,7 @@ class Step(Potential):
         s = np.maximum(np.sqrt(v), 1e-150 * np.maximum(np.abs(m), 1))
         a = self.y * m / s
         lost = np.where(power > 0, wrong, 0.0)
-        z = two_halves(power * right + log_ndtr(a), a, power * lost + log_ndtr(-a), -a)
+        z = join_halves(power * right + log_ndtr(a), a, power * lost + log_ndtr(-a), -a)
         log_z = np.where(v > 0, z.log_z, power * np.where(a >= 0, right, lost))
         return TiltedMoments(log_z, np.where(v > 0, self.y * s * z.mean, m), v * z.variance)
 

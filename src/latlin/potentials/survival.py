@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, gamma
 
 from latlin.numerics.alerts import MisfitWarning, alert
-from latlin.numerics.arrays import visible
+from latlin.numerics.arrays import check_visible
 from latlin.numerics.options import float_array
 from latlin.numerics.special import log1mexp
 from latlin.potentials import strip
@@ -29,7 +29,7 @@ from latlin.potentials.sigmoids import Sigmoids
 RIGHT, EVENT, LEFT, INTERVAL = 0.0, 1.0, 2.0, 3.0
 
 
-def question_codes(event: ArrayLike) -> None:
+def warn_of_codes(event: ArrayLike) -> None:
     """Warn where codes may be those of another convention, in which 1 is censored and 2 observed."""
     if set(np.unique(np.asarray(event)).tolist()) == {EVENT, LEFT}:
         alert(
@@ -72,7 +72,7 @@ class SurvivalTime(Potential):
             refuse("event", codes, inside, "no 3 (interval-censored) unless upper is given")
             ends = np.zeros(())
         else:
-            given = float_array("upper", visible("upper", upper))
+            given = float_array("upper", check_visible("upper", upper))
             ends = finite("upper", np.where(np.isfinite(given) | inside, given, 0.0))
             refuse("upper", ends, inside & (ends <= time), "numbers above time where event is 3 (interval-censored)")
         self._store(time=time, event=codes, shape=positive("shape", shape), upper=ends)

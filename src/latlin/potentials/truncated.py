@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from latlin.numerics import quadrature
-from latlin.numerics.arrays import visible
+from latlin.numerics.arrays import check_visible
 from latlin.numerics.options import float_array
 from latlin.potentials import about_mode, strip
 from latlin.potentials.base import Array, Derivatives, ExpectedLog, Potential, TiltedMoments
@@ -49,7 +49,7 @@ class Interval(Potential):
     high: Array
 
     def __init__(self, low: ArrayLike, high: ArrayLike) -> None:
-        low, high = end_of("low", low), end_of("high", high)
+        low, high = check_end("low", low), check_end("high", high)
         self._store(low=low, high=high)
         refuse("high", high, ~(low < high), "numbers above low")
         refuse("low", low, np.isinf(low) & np.isinf(high), "a finite number where high is infinite")
@@ -97,9 +97,9 @@ class Interval(Potential):
         raise ValueError("Interval does not describe observations: it has no predictive distribution")
 
 
-def end_of(name: str, value: ArrayLike) -> Array:
+def check_end(name: str, value: ArrayLike) -> Array:
     """An end of an interval, infinite or not."""
-    visible(name, value)
+    check_visible(name, value)
     try:
         array = np.array(value, dtype=float)
     except (TypeError, ValueError) as error:
@@ -142,7 +142,7 @@ class Truncated(Potential):
     def __init__(self, base: Gaussian, low: ArrayLike = -np.inf, high: ArrayLike = np.inf) -> None:
         if type(base) is not Gaussian:
             raise ValueError(f"base must be Gaussian(y, scale), got {base!r:.80}")
-        low, high, y = end_of("low", low), end_of("high", high), base.loc
+        low, high, y = check_end("low", low), check_end("high", high), base.loc
         refuse("high", high, ~(low < high), "numbers above low")
         refuse("low", low, np.isinf(low) & np.isinf(high), "a finite number where high is infinite")
         self._store(base=base, low=low, high=high)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from numbers import Real
 from typing import Any, ClassVar
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betaincinv, betaln, gammainccinv, gammaincinv, gammaln, ndtri, stdtrit
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import whole
+from latlin.numerics.options import check_whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable_by_arguments
 
@@ -73,7 +74,7 @@ class Prior(ABC):
     def sample(self, count: int, random_state: RandomState = None) -> Array:
         """Draws, by the quantiles of uniform numbers."""
         # 1 − U avoids an exact zero
-        return np.asarray(self._quantile(1.0 - generator(random_state).random(whole("count", count))))
+        return np.asarray(self._quantile(1.0 - generator(random_state).random(check_whole("count", count))))
 
     def _inside(self, x: ArrayLike, f: Any, elsewhere: float) -> Array:
         x = np.asarray(x, float)
@@ -88,18 +89,22 @@ class Prior(ABC):
         return f"{type(self).__name__}({said})"
 
 
-def number(name: str, value: Any) -> float:
+def check_number(name: str, value: Any) -> float:
     """A finite number."""
     if isinstance(value, bool) or not isinstance(value, Real) or not np.isfinite(float(value)):
         raise ValueError(f"{name} must be a finite number, got {value!r:.80}")
     return float(value)
 
 
-def positive(name: str, value: Any) -> float:
+def check_positive(name: str, value: Any) -> float:
     """A finite number above zero."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < np.inf:
         raise ValueError(f"{name} must be a positive number, got {value!r:.80}")
     return float(value)
+
+
+#: one prior for every hyperparameter, or priors by name; None for the usual ones
+PriorsLike = Mapping[str, Prior] | Prior | None
 
 
 @storable_by_arguments
@@ -148,7 +153,7 @@ class HalfNormal(Prior):
     scale: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", positive("HalfNormal scale", self.scale))
+        object.__setattr__(self, "scale", check_positive("HalfNormal scale", self.scale))
 
     def _log_density(self, x: Array) -> Array:
         return 0.5 * np.log(2.0 / np.pi) - np.log(self.scale) - 0.5 * (x / self.scale) ** 2
@@ -169,8 +174,8 @@ class HalfStudentT(Prior):
     scale: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "df", positive("HalfStudentT df", self.df))
-        object.__setattr__(self, "scale", positive("HalfStudentT scale", self.scale))
+        object.__setattr__(self, "df", check_positive("HalfStudentT df", self.df))
+        object.__setattr__(self, "scale", check_positive("HalfStudentT scale", self.scale))
 
     def _log_density(self, x: Array) -> Array:
         constant = gammaln(0.5 * (self.df + 1.0)) - gammaln(0.5 * self.df) - 0.5 * np.log(0.25 * np.pi * self.df)
@@ -192,7 +197,7 @@ class HalfCauchy(Prior):
     scale: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", positive("HalfCauchy scale", self.scale))
+        object.__setattr__(self, "scale", check_positive("HalfCauchy scale", self.scale))
 
     def _log_density(self, x: Array) -> Array:
         return np.log(2.0 / np.pi) - np.log(self.scale) - np.log1p((x / self.scale) ** 2)
@@ -213,7 +218,7 @@ class Exponential(Prior):
     scale: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", positive("Exponential scale", self.scale))
+        object.__setattr__(self, "scale", check_positive("Exponential scale", self.scale))
 
     def _log_density(self, x: Array) -> Array:
         return -np.log(self.scale) - x / self.scale
@@ -241,8 +246,8 @@ class PenalisedComplexity(Prior):
     probability: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "upper", positive("PenalisedComplexity upper", self.upper))
-        share = positive("PenalisedComplexity probability", self.probability)
+        object.__setattr__(self, "upper", check_positive("PenalisedComplexity upper", self.upper))
+        share = check_positive("PenalisedComplexity probability", self.probability)
         if share >= 1.0:
             raise ValueError(f"PenalisedComplexity probability must lie strictly between 0 and 1, got {share:g}")
         object.__setattr__(self, "probability", share)
@@ -271,8 +276,8 @@ class Gamma(Prior):
     rate: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", positive("Gamma shape", self.shape))
-        object.__setattr__(self, "rate", positive("Gamma rate", self.rate))
+        object.__setattr__(self, "shape", check_positive("Gamma shape", self.shape))
+        object.__setattr__(self, "rate", check_positive("Gamma rate", self.rate))
 
     def _log_density(self, x: Array) -> Array:
         return self.shape * np.log(self.rate) - gammaln(self.shape) + (self.shape - 1.0) * np.log(x) - self.rate * x
@@ -293,8 +298,8 @@ class InverseGamma(Prior):
     scale: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", positive("InverseGamma shape", self.shape))
-        object.__setattr__(self, "scale", positive("InverseGamma scale", self.scale))
+        object.__setattr__(self, "shape", check_positive("InverseGamma shape", self.shape))
+        object.__setattr__(self, "scale", check_positive("InverseGamma scale", self.scale))
 
     def _log_density(self, x: Array) -> Array:
         constant = self.shape * np.log(self.scale) - gammaln(self.shape)
@@ -317,8 +322,8 @@ class LogNormal(Prior):
     sd: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mean", number("LogNormal mean", self.mean))
-        object.__setattr__(self, "sd", positive("LogNormal sd", self.sd))
+        object.__setattr__(self, "mean", check_number("LogNormal mean", self.mean))
+        object.__setattr__(self, "sd", check_positive("LogNormal sd", self.sd))
 
     def _log_density(self, x: Array) -> Array:
         z = (np.log(x) - self.mean) / self.sd
@@ -343,7 +348,7 @@ class Uniform(Prior):
     high: float
 
     def __post_init__(self) -> None:
-        low, high = number("Uniform low", self.low), number("Uniform high", self.high)
+        low, high = check_number("Uniform low", self.low), check_number("Uniform high", self.high)
         if not low < high:
             raise ValueError(f"Uniform low must lie below high, got {low:g} and {high:g}")
         object.__setattr__(self, "low", low)
@@ -372,8 +377,8 @@ class Beta(Prior):
     b: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "a", positive("Beta a", self.a))
-        object.__setattr__(self, "b", positive("Beta b", self.b))
+        object.__setattr__(self, "a", check_positive("Beta a", self.a))
+        object.__setattr__(self, "b", check_positive("Beta b", self.b))
 
     @property
     def support(self) -> tuple[float, float]:
@@ -404,7 +409,7 @@ class Correlation(Prior):
     shape: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", positive("Correlation shape", self.shape))
+        object.__setattr__(self, "shape", check_positive("Correlation shape", self.shape))
 
     @property
     def support(self) -> tuple[float, float]:

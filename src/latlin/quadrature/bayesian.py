@@ -11,9 +11,9 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import is_name, one_of, whole
+from latlin.numerics.options import check_choice, check_whole, is_name
 from latlin.numerics.rng import RandomState, generator
-from latlin.quadrature.belief import NEGLIGIBLE, Belief, BeliefModel, ManyModels, Plain, Warped, fitted
+from latlin.quadrature.belief import NEGLIGIBLE, Belief, BeliefModel, ManyModels, Plain, Warped, fit_or_keep
 from latlin.quadrature.kernels import (
     HALF,
     RBF,
@@ -26,7 +26,7 @@ from latlin.quadrature.kernels import (
     resolve_kernel,
 )
 from latlin.quadrature.measures import Measure, Reweighted
-from latlin.quadrature.result import Evaluations, Integral, ResultMoments, pooled
+from latlin.quadrature.result import Evaluations, Integral, ResultMoments, pool_results
 from latlin.quadrature.sequential import EvaluationPlan, Integrand, Scale, check_start, resolve_score, run
 from latlin.quadrature.surrogate import (
     Basis,
@@ -35,7 +35,7 @@ from latlin.quadrature.surrogate import (
     Hyperparameters,
     Surrogate,
     condition,
-    constant,
+    constant_basis,
     empty_basis,
     resolve_fit,
 )
@@ -84,7 +84,7 @@ class LogWarped(NamedTuple):
     def weigh(self, points: Array, values: Array, previous: Belief | None) -> Ensemble:
         """Length scales that fit the evaluations, and how probable these make them."""
         g, _ = _relative_logs(values)
-        ensemble = fitted(self.fit, self.kernel, self.basis, points, g, previous)
+        ensemble = fit_or_keep(self.fit, self.kernel, self.basis, points, g, previous)
         if previous is not None and ensemble is previous.ensemble:
             return ensemble
         # of the values themselves: dg = df/f
@@ -100,7 +100,7 @@ class LogWarped(NamedTuple):
         others = [condition(self.kernel, self.basis, points, g, member.hyperparameters) for member in members]
         weights = np.array([ensemble.weights[0], *(member.weight for member in members)])
         parts = [moments, *(log_moments(process, nodes)[0] for process in others)]
-        integral = pooled(weights / weights.sum(), parts).times(scale)
+        integral = pool_results(weights / weights.sum(), parts).times(scale)
         return LogBelief(ensemble, mode, shares, scale, integral)
 
     def suits(self, values: Array) -> bool:
@@ -220,7 +220,7 @@ def _terms(process: Surrogate, nodes: PeakNodes) -> Array:
     return terms
 
 
-MEANS: dict[str, Basis] = {"constant": constant, "zero": empty_basis}
+MEANS: dict[str, Basis] = {"constant": constant_basis, "zero": empty_basis}
 WARPS = {"wsabi-l": False, "wsabi-m": True}
 LOG = "log"
 #: the word that leaves the kernel to the evaluations, and the kernels among which they choose
@@ -324,7 +324,7 @@ class BayesianQuadrature:
         """
         if not callable(f):
             raise ValueError(f"f must be callable, got {f!r:.80}")
-        whole("budget", budget, 1)
+        check_whole("budget", budget, 1)
         model, score = self._model(), resolve_score(self.acquisition, self.ucb_weight)
         dim = self.measure.dim
         first = 4 + 4 * dim if initial is None else initial
@@ -351,8 +351,8 @@ class BayesianQuadrature:
 
     def _model(self) -> BeliefModel:
         fit = resolve_fit(self.hyperparameters, self.noisy, self.measure.dim)
-        one_of("mean", self.mean, MEANS)
-        one_of("warp", self.warp, [None, AUTO, LOG, *WARPS])
+        check_choice("mean", self.mean, MEANS)
+        check_choice("warp", self.warp, [None, AUTO, LOG, *WARPS])
         if self.warp == LOG:
             logs = self._logarithmic(fit)
             return logs[0] if len(logs) == 1 else ManyModels(tuple(logs))

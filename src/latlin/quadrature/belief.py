@@ -23,7 +23,7 @@ from latlin.quadrature.kernels import (
     product_mean,
     square_double_mean,
 )
-from latlin.quadrature.result import ResultMoments, pooled
+from latlin.quadrature.result import ResultMoments, pool_results
 from latlin.quadrature.surrogate import (
     Basis,
     Ensemble,
@@ -85,7 +85,7 @@ class Plain(NamedTuple):
     def weigh(self, points: Array, values: Array, previous: Belief | None) -> Ensemble:
         """Length scales that fit the evaluations, and how probable these make them."""
         scale = float(np.abs(values).max()) or 1.0
-        return fitted(self.fit, self.kernel, self.basis, points, values / scale, previous)
+        return fit_or_keep(self.fit, self.kernel, self.basis, points, values / scale, previous)
 
     def believe(self, points: Array, values: Array, ensemble: Ensemble) -> PlainBelief:
         """What the evaluations say with these length scales."""
@@ -96,7 +96,7 @@ class Plain(NamedTuple):
             return condition(self.kernel, self.basis, points, y, h._replace(variance=_rescaled(h.variance, scale)))
 
         moments = [_plain_moments(process(h), self.measure) for _, h in ensemble.members]
-        integral = pooled(ensemble.weights, moments).times(scale)
+        integral = pool_results(ensemble.weights, moments).times(scale)
         return PlainBelief(ensemble, process(ensemble.mode), self.measure, scale, integral)
 
     def suits(self, values: Array) -> bool:
@@ -123,7 +123,7 @@ class ManyModels(NamedTuple):
         shares = np.exp(heights - logsumexp(heights))
         kept = np.flatnonzero(shares > NEGLIGIBLE)
         beliefs = [models[i].believe(points, values, ensembles[i]) for i in kept]
-        integral = pooled(shares[kept] / shares[kept].sum(), [belief.integral for belief in beliefs])
+        integral = pool_results(shares[kept] / shares[kept].sum(), [belief.integral for belief in beliefs])
         best: Any = beliefs[int(np.argmax(shares[kept]))]
         return best._replace(integral=integral)
 
@@ -174,14 +174,14 @@ class Warped(NamedTuple):
         scale = float(values.max()) or 1.0
         offset = 0.8 * lowest / scale
         g = np.sqrt(2.0 * (values / scale - offset))
-        ensemble = fitted(self.fit, self.kernel, empty_basis, points, g, previous)
+        ensemble = fit_or_keep(self.fit, self.kernel, empty_basis, points, g, previous)
 
         def process(h: Hyperparameters) -> Surrogate:
             variance = _rescaled(h.variance, np.sqrt(scale))
             return condition(self.kernel, empty_basis, points, g, h._replace(variance=variance))
 
         moments = [_warped_moments(process(h), self.measure, offset, self.matched) for _, h in ensemble.members]
-        integral = pooled(ensemble.weights, moments).times(scale)
+        integral = pool_results(ensemble.weights, moments).times(scale)
         return WarpedBelief(ensemble, process(ensemble.mode), self.measure, scale, offset, self.matched, integral)
 
 
@@ -218,7 +218,7 @@ class WarpedBelief(NamedTuple):
         return self.scale * p.variance * (here - p.cross(z).T @ p.chol.solve(known))
 
 
-def fitted(
+def fit_or_keep(
     fit: HyperparameterFit, kernel: Kernel, basis: Basis, points: Array, y: Array, previous: Belief | None
 ) -> Ensemble:
     """The hyperparameters of the previous belief as long as they serve, else new ones."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import function, whole
+from latlin.numerics.options import check_callable, check_whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.quadrature.kernels import KERNELS, Components
 from latlin.quadrature.measures import Gaussian
@@ -91,8 +91,8 @@ def score_gradient(
     random_state: RandomState = None,
 ) -> GradientEstimate:
     """The score-function Monte Carlo estimate with a leave-one-out baseline, for comparison."""
-    function("log_joint", log_joint)
-    q, samples = Gaussian(mean, cov), whole("samples", samples, 2)
+    check_callable("log_joint", log_joint)
+    q, samples = Gaussian(mean, cov), check_whole("samples", samples, 2)
     points = q.sample(samples, generator(random_state))
     seen = evaluate(log_joint, points, Evaluations(np.empty((0, q.dim)), np.empty(0)), Scale(logarithmic=False))
     z = q.frame.inward(points)

@@ -16,7 +16,7 @@ from numba import njit
 from scipy.special import erf, erfcx, logsumexp, ndtr, ndtri
 
 from latlin.numerics.arrays import LOG_2PI, Array
-from latlin.numerics.options import named_or_own
+from latlin.numerics.options import resolve_choice
 
 # --- Compiled passes over pairs of points: what every kernel matrix and its slopes in the length scales are made of.
 #
@@ -210,7 +210,7 @@ KERNELS: dict[str, Kernel] = {k.name: k for k in (RBF(), _MATERN12, _MATERN32, _
 
 def resolve_kernel(kernel: str | Kernel) -> Kernel:
     """The kernel of this name."""
-    found: Kernel = named_or_own("kernel", kernel, KERNELS, "a Kernel", lambda own: isinstance(own, Kernel))
+    found: Kernel = resolve_choice("kernel", kernel, KERNELS, "a Kernel", lambda own: isinstance(own, Kernel))
     return found
 
 

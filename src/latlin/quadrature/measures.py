@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import float_array, function, real_array, whole
+from latlin.numerics.options import check_callable, check_whole, float_array, real_array
 from latlin.numerics.rng import RandomState, generator
 from latlin.quadrature.kernels import HALF, Box, Components, Standard
 
@@ -62,7 +62,7 @@ class _InFrame:
 
     def logpdf(self, x: ArrayLike) -> Array:
         """log density at the rows of x."""
-        return self.standard.logpdf(self.frame.inward(as_points(x, self.dim, "x"))) - self.frame.log_volume
+        return self.standard.logpdf(self.frame.inward(check_points(x, self.dim, "x"))) - self.frame.log_volume
 
     def sample(self, n: int, random_state: RandomState = None) -> Array:
         """n independent draws, of shape (n, dim)."""
@@ -179,12 +179,12 @@ class Reweighted(_InFrame):
     ) -> None:
         if not isinstance(proposal, Gaussian | GaussianMixture | Uniform):
             raise ValueError(f"proposal must be a Gaussian, GaussianMixture or Uniform, got {proposal!r:.80}")
-        self.log_density, self.proposal = function("log_density", log_density), proposal
+        self.log_density, self.proposal = check_callable("log_density", log_density), proposal
         self.frame, self.standard = proposal.frame, proposal.standard
 
     def logpdf(self, x: ArrayLike) -> Array:
         """log p at the rows of x, as it was given."""
-        return np.asarray(self.log_density(as_points(x, self.dim, "x")), dtype=float)
+        return np.asarray(self.log_density(check_points(x, self.dim, "x")), dtype=float)
 
     def sample(self, n: int, random_state: RandomState = None) -> Array:
         """There are no draws of a density that is only known by its logarithm."""
@@ -198,7 +198,7 @@ class Reweighted(_InFrame):
         return f"Reweighted(proposal={self.proposal!r})"
 
 
-def as_points(x: ArrayLike, dim: int, name: str) -> Array:
+def check_points(x: ArrayLike, dim: int, name: str) -> Array:
     """x as a finite (n, dim) array; a vector counts as one point, or as n points on the line."""
     points = float_array(name, x)
     if points.ndim < 2:
@@ -218,7 +218,7 @@ def _dimension(parts: dict[str, ArrayLike], dim: int | None) -> int:
     arrays = {name: real_array(name, value) for name, value in parts.items()}
     sizes = {name: len(array) for name, array in arrays.items() if array.ndim}
     if dim is not None:
-        sizes["dim"] = whole("dim", dim, 1)
+        sizes["dim"] = check_whole("dim", dim, 1)
     if len(set(sizes.values())) > 1 or 0 in sizes.values():
         said = ", ".join(f"{name} {size}" for name, size in sizes.items())
         raise ValueError(f"the arguments disagree about the number of coordinates, or have none: {said}")

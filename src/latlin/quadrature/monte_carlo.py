@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import cholesky
-from latlin.numerics.options import float_array, function, number, one_of, whole
+from latlin.numerics.options import check_callable, check_choice, check_number, check_whole, float_array
 from latlin.numerics.rng import RandomState, generator
 from latlin.quadrature.kernels import KERNELS
 from latlin.quadrature.measures import Gaussian, GaussianMixture, Uniform
@@ -40,8 +40,8 @@ def importance_sampling(
     f: Integrand, measure: Sampled, proposal: Sampled, n: int, random_state: RandomState = None
 ) -> Integral:
     """The mean of f·p/q over n draws from the proposal q, and its standard error."""
-    function("f", f)
-    n = whole("n", n, 2)
+    check_callable("f", f)
+    n = check_whole("n", n, 2)
     for name, value in (("measure", measure), ("proposal", proposal)):
         if not isinstance(value, Sampled):
             raise ValueError(f"{name} must be a Gaussian, GaussianMixture or Uniform, got {value!r:.80}")
@@ -110,14 +110,14 @@ def subsample(
     x = float_array("data", data)
     if x.ndim != 2 or not np.all(np.isfinite(x)):
         raise ValueError(f"data must be a finite matrix (n, d), got shape {x.shape}")
-    if not 1 <= whole("k", k) <= len(x):
+    if not 1 <= check_whole("k", k) <= len(x):
         raise ValueError(f"k must be between 1 and the number of rows {len(x)}, got {k}")
-    if one_of("how", how, ("active", "random")) == "random":
+    if check_choice("how", how, ("active", "random")) == "random":
         return Subsample(generator(random_state).choice(len(x), k, replace=False), np.full(k, 1.0 / k))
     spread = x.std(axis=0)
     z = (x - x.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
     d = z.shape[1]
-    lengths = np.full(d, np.sqrt(d) if length_scale is None else number("length_scale", length_scale, above=0.0))
+    lengths = np.full(d, np.sqrt(d) if length_scale is None else check_number("length_scale", length_scale, above=0.0))
     indices = _most_uncertain(z, k, lengths)
     return Subsample(indices, quadrature_weights(z, indices, lengths))
 

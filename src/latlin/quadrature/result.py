@@ -63,7 +63,7 @@ class ResultMoments(NamedTuple):
         return float(brentq(missed, low, high, xtol=1e-9 * (high - low)))
 
 
-def pooled(weights: Array, parts: Sequence[ResultMoments]) -> ResultMoments:
+def pool_results(weights: Array, parts: Sequence[ResultMoments]) -> ResultMoments:
     """The mixture of several beliefs with these shares."""
     shares = np.concatenate([w * part.weights for w, part in zip(weights, parts, strict=True)])
     means, variances = (np.concatenate([getattr(part, name) for part in parts]) for name in ("means", "variances"))

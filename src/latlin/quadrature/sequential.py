@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import qmc
 
 from latlin.numerics.alerts import ConvergenceWarning
-from latlin.numerics.arrays import Array, visible
-from latlin.numerics.options import one_of
+from latlin.numerics.arrays import Array, check_visible
+from latlin.numerics.options import check_choice
 from latlin.numerics.progress import progress
 from latlin.quadrature.belief import Belief, BeliefModel
 from latlin.quadrature.kernels import Standard
-from latlin.quadrature.measures import Measure, as_points
+from latlin.quadrature.measures import Measure, check_points
 from latlin.quadrature.result import Evaluations, Integral, IntegrandError, Trace
 
 # --- Where to evaluate next: scores of candidate points, and a greedy choice of several.
@@ -75,7 +75,7 @@ def _relative(a: Array) -> Array:
 def resolve_score(acquisition: str, ucb_weight: float) -> Score:
     """The score of this name."""
     scores = {"uncertainty": uncertainty, "integral-variance": integral_variance, "ucb": ucb(ucb_weight)}
-    return scores[one_of("acquisition", acquisition, scores)]
+    return scores[check_choice("acquisition", acquisition, scores)]
 
 
 def spread(measure: Standard, n: int, rng: np.random.Generator) -> Array:
@@ -208,7 +208,7 @@ def run(
 def evaluate(f: Integrand, points: Array, known: Evaluations, scale: Scale) -> Evaluations:
     """The evaluations with those at `points` added; an `IntegrandError` keeps what is known."""
     try:
-        raw = np.asarray(visible("the integrand", np.asarray(f(points.copy()))), dtype=float)
+        raw = np.asarray(check_visible("the integrand", np.asarray(f(points.copy()))), dtype=float)
     except Exception as error:
         raise IntegrandError(f"the integrand raised {type(error).__name__}: {error}", known) from error
     if raw.shape != (len(points),):
@@ -224,7 +224,7 @@ def evaluate(f: Integrand, points: Array, known: Evaluations, scale: Scale) -> E
 
 def check_start(start: Evaluations | tuple[ArrayLike, ArrayLike], dim: int) -> Evaluations:
     """Given points and values as `Evaluations`."""
-    points = as_points(start[0], dim, "start")
+    points = check_points(start[0], dim, "start")
     values = np.asarray(start[1], dtype=float)
     if values.shape != (len(points),) or np.any(np.isnan(values)):
         raise ValueError(f"start must have one number for each of its {len(points)} points, got {values!r}")

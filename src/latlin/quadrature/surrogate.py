@@ -18,7 +18,7 @@ from scipy.stats import qmc
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import Cholesky, cholesky
-from latlin.numerics.options import named_or_own
+from latlin.numerics.options import resolve_choice
 from latlin.quadrature.kernels import Kernel
 
 Basis = Callable[[Array], Array]
@@ -98,7 +98,7 @@ class Surrogate(NamedTuple):
         return self.basis_chol.whiten((basis - cross.T @ self.solved_basis).T)
 
 
-def constant(z: Array) -> Array:
+def constant_basis(z: Array) -> Array:
     """The basis {1}."""
     return np.ones((len(z), 1))
 
@@ -293,7 +293,7 @@ class DrawnHyperparameters(NamedTuple):
 def resolve_fit(hyperparameters: str | Hyperparameters, noisy: bool, dim: int) -> HyperparameterFit:
     """The way of this name, or the given numbers."""
     kinds: dict[str, HyperparameterFit] = {"marginal": DrawnHyperparameters(noisy), "ml": HyperparameterMode(noisy)}
-    found: Hyperparameters | HyperparameterFit = named_or_own(
+    found: Hyperparameters | HyperparameterFit = resolve_choice(
         "hyperparameters", hyperparameters, kinds, "a Hyperparameters", lambda own: isinstance(own, Hyperparameters)
     )
     return Given(_check(found, dim)) if isinstance(found, Hyperparameters) else found

@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike
 from latlin.diagnostics.weights import WeightSummary, summarise_weights
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import whole
+from latlin.numerics.options import check_whole
 from latlin.numerics.rng import RandomState, generator
-from latlin.quadrature.measures import GaussianMixture, as_points
+from latlin.quadrature.measures import GaussianMixture, check_points
 from latlin.quadrature.result import Evaluations, IntegrandError
 
 # --- Mixtures of Gaussians as posterior densities, in their own coordinates or through a change of variables.
@@ -67,7 +67,7 @@ class VbmcMixture(NamedTuple):
 
     def project(self, H: ArrayLike) -> VbmcMixture:
         """The density of Hx."""
-        rows = as_points(H, self.components.dim, "H")
+        rows = check_points(H, self.components.dim, "H")
         return self.affine(rows, np.zeros(len(rows)))
 
 
@@ -99,7 +99,7 @@ class Mapped(NamedTuple):
 
     def logpdf(self, x: ArrayLike) -> Array:
         """Log density at the rows of x."""
-        u = self.inward(as_points(x, self.inner.components.dim, "x"))
+        u = self.inward(check_points(x, self.inner.components.dim, "x"))
         return self.inner.logpdf(u) - np.ravel(self.log_volume(u))
 
     def project(self, H: ArrayLike) -> VbmcMixture:
@@ -179,7 +179,7 @@ class VBMCPosterior:
         trusted either. `lower_bound` is what the draws make of the log evidence. There is no prior to draw from, so
         that a mode which no draw comes near is not found.
         """
-        draws = self.sample(whole("n", n, least=20), random_state)
+        draws = self.sample(check_whole("n", n, least=20), random_state)
         return summarise_weights(np.asarray(self.log_joint(draws), dtype=float).ravel() - self.logpdf(draws))
 
 

@@ -15,6 +15,7 @@ from latlin.additive.family import family_of, link_of
 from latlin.diagnostics.model_checks import Check, ModelChecks, check_baseline, check_calibration, check_coverage
 from latlin.numerics.alerts import MisfitWarning
 from latlin.numerics.arrays import Array
+from latlin.numerics.options import Table
 from latlin.potentials.laplace import AsymmetricLaplace
 from latlin.report.markup import number
 from latlin.report.words import compared_words
@@ -65,7 +66,7 @@ class AdditiveFacts(NamedTuple):
         return [*self.sentences, *caution, *verdicts]
 
 
-def describe_additive(model: Any, frame: Any = None, draws: int = DRAWS) -> AdditiveFacts:
+def describe_additive(model: Any, frame: Table = None, draws: int = DRAWS) -> AdditiveFacts:
     """The words of a fitted `AdditiveModel`.
 
     Parameters
@@ -101,7 +102,7 @@ def _approximation(model: Any, draws: int) -> str:
         return ""
 
 
-def response_words(model: Any, frame: Any = None) -> str:
+def response_words(model: Any, frame: Table = None) -> str:
     """What coefficients act on, in words: the response, its expected value, or a probability.
 
     Examples
@@ -130,7 +131,7 @@ def response_of(model: Any) -> str:
     return str(model.formula).partition("~")[0].strip() if model.formula else str(model.response)
 
 
-def _fit_without_terms(model: Any, frame: Any) -> Any:
+def _fit_without_terms(model: Any, frame: Table) -> Any:
     """A model of the same rows with an intercept and the same offsets, or None where there is nothing to leave out."""
     if not model.formula or (model.term_names_ == ["fixed"] and len(model.effects().rows) < 2):
         return None
@@ -155,7 +156,7 @@ def readable(name: str) -> str:
     )
 
 
-def _coefficients(model: Any, what: str, frame: Any = None) -> list[str]:
+def _coefficients(model: Any, what: str, frame: Table = None) -> list[str]:
     """What the response rises and falls with; columns of levels once; what an interaction makes conditional is said."""
     if "fixed" not in model.term_names_:
         return []
@@ -184,7 +185,7 @@ def _coefficients(model: Any, what: str, frame: Any = None) -> list[str]:
     return [" ".join(sentences)] if sentences else []
 
 
-def _effect(model: Any, name: str, lines: list[dict[str, Any]], frame: Any) -> tuple[str, str]:
+def _effect(model: Any, name: str, lines: list[dict[str, Any]], frame: Table) -> tuple[str, str]:
     """A verb, empty where nothing is clear, and what it is said of."""
     if len(lines) > 1:
         p = _joint(model, name)
@@ -199,7 +200,7 @@ def _effect(model: Any, name: str, lines: list[dict[str, Any]], frame: Any) -> t
     return "is higher for" if up else "is lower for", f"{level}{_amount(model, row)}"
 
 
-def _step(model: Any, name: str, frame: Any) -> float:
+def _step(model: Any, name: str, frame: Table) -> float:
     """A change of a column that the rows show: one unit, or a power of ten where the rows span much less or more."""
     try:
         values = np.asarray((model._frame if frame is None else frame)[name], float)

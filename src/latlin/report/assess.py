@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
 
 from latlin.diagnostics.model_checks import Check, check_baseline
@@ -24,10 +24,10 @@ from latlin.distributed.blocks import Block, Blocks, MappedBlocks
 from latlin.distributed.opening import is_blocked, open_blocks
 from latlin.numerics.alerts import ConvergenceWarning, MisfitWarning
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import real_array
+from latlin.numerics.options import PerRow, Rows, real_array
 from latlin.numerics.rng import generator
 from latlin.report.baselines import Baseline, Densities, HeldOut
-from latlin.report.tasks import Task, checked_folds, task_of
+from latlin.report.tasks import Task, check_folds, task_of
 
 # --- Folds of rows in memory: shuffled with the classes in equal shares, by groups, or in the order of time.
 #
@@ -38,7 +38,7 @@ from latlin.report.tasks import Task, checked_folds, task_of
 Split = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 
-def grouped_splits(groups: Any, y: Any, folds: int, labelled: bool) -> list[Split]:
+def grouped_splits(groups: Any, y: PerRow, folds: int, labelled: bool) -> list[Split]:
     """Folds in which the rows of one group are held out together."""
     names, place = np.unique(np.asarray(groups), return_inverse=True)
     if not 2 <= folds <= len(names):
@@ -64,7 +64,9 @@ def ordered_splits(times: Any, folds: int) -> list[Split]:
     return [(np.flatnonzero(place < low), np.flatnonzero((place >= low) & (place < high))) for low, high in pairs]
 
 
-def held_out_densities(estimator: Any, X: Any, y: Any, splits: Sequence[Split], offset: Any = None) -> Array:
+def held_out_densities(
+    estimator: BaseEstimator, X: Rows, y: PerRow, splits: Sequence[Split], offset: PerRow = None
+) -> Array:
     """Log predictive density of every row by a model fitted to its training rows; NaN for rows never held out."""
     y, density = np.asarray(y), np.full(len(y), np.nan)
     for train, test in splits:
@@ -73,21 +75,21 @@ def held_out_densities(estimator: Any, X: Any, y: Any, splits: Sequence[Split], 
     return density
 
 
-def usual_splits(task: Task, y: Any, folds: int, seed: int | None = 0) -> list[Split]:
+def usual_splits(task: Task, y: PerRow, folds: int, seed: int | None = 0) -> list[Split]:
     """Folds of shuffled rows, with the classes in equal shares."""
     y = np.asarray(y)
-    folds = min(checked_folds(folds, len(y)), task.most_folds(y))
+    folds = min(check_folds(folds, len(y)), task.most_folds(y))
     return list(task.split(folds, seed).split(np.zeros(len(y)), y))
 
 
 def hold_out(
     task: Task,
-    estimator: Any,
-    X: Any,
-    y: Any,
+    estimator: BaseEstimator,
+    X: Rows,
+    y: PerRow,
     how: tuple[int, int | None],
     advance: Callable[[], None],
-    offset: Any = None,
+    offset: PerRow = None,
 ) -> HeldOut:
     """Predict each row by a model fitted to the other folds; `how` is their number and the seed of the split."""
     X, y = _numbers(X), np.asarray(y)
@@ -98,7 +100,7 @@ def hold_out(
     generator(how[1])
     if how[1] is not None and how[1] >= 2**32:
         raise ValueError(f"random_state must be below 2**32, got {how[1]!r:.80}")
-    folds = min(checked_folds(how[0], len(y)), task.most_folds(y))
+    folds = min(check_folds(how[0], len(y)), task.most_folds(y))
     density, baseline = np.empty(len(y)), np.empty(len(y))
     answers: dict[str, Array] = {}
     unconverged = 0
@@ -114,7 +116,7 @@ def hold_out(
     return HeldOut(folds, Densities.of(density, baseline), y, answers, getattr(fitted, "classes_", None), unconverged)
 
 
-def fit_quietly(estimator: Any, X: Any, y: Any = None, **more: Any) -> Any:
+def fit_quietly(estimator: BaseEstimator, X: Rows, y: PerRow = None, **more: Any) -> Any:
     """A fitted clone; `converged_` and `checks_` say what it would warn of."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MisfitWarning)
@@ -122,17 +124,17 @@ def fit_quietly(estimator: Any, X: Any, y: Any = None, **more: Any) -> Any:
         return clone(estimator).fit(X, y, **more)
 
 
-def _numbers(X: Any) -> Any:
+def _numbers(X: Rows) -> Any:
     """A data frame of plain numbers as an array: names of columns are nothing to folds, and cost time when many."""
     plain = hasattr(X, "iloc") and set(X.dtypes) == {np.dtype(float)}
     return X.to_numpy() if plain else X
 
 
-def _rows(X: Any, index: Any) -> Any:
+def _rows(X: Rows, index: Any) -> Any:
     return X.iloc[index] if hasattr(X, "iloc") else X[index]
 
 
-def _offsets(offset: Any, index: Any) -> dict[str, Any]:
+def _offsets(offset: PerRow, index: Any) -> dict[str, Any]:
     return {} if offset is None else {"offset": np.asarray(offset)[index]}
 
 
@@ -188,7 +190,9 @@ class Judged(NamedTuple):
     answers: dict[str, NDArray[np.float64]]
 
 
-def hold_out_blocks(task: Task, estimator: Any, blocks: Blocks, folds: int, advance: Callable[[], None]) -> HeldOut:
+def hold_out_blocks(
+    task: Task, estimator: BaseEstimator, blocks: Blocks, folds: int, advance: Callable[[], None]
+) -> HeldOut:
     """Predict each row by a model fitted to the other folds."""
     deal = FoldAssignment(folds, task.has_labels)
     seen = _targets(blocks, deal, task)
@@ -215,7 +219,7 @@ def _targets(blocks: Blocks, deal: FoldAssignment, task: Task) -> list[Baseline]
         raise ValueError(f"folds must be at least 2, got {deal.folds}")
     parts = blocks.each(_targets_of, deal, task.baseline)
     seen = [reduce(add, part) for part in zip(*parts, strict=True)]
-    checked_folds(deal.folds, sum(part.count for part in seen))
+    check_folds(deal.folds, sum(part.count for part in seen))
     if task.has_labels:
         _refuse_rare(seen)
     return seen
@@ -314,14 +318,14 @@ class Assessment:
 
 
 def assess(
-    estimator: Any,
-    X: Any,
-    y: Any = None,
+    estimator: BaseEstimator,
+    X: Rows,
+    y: PerRow = None,
     *,
     folds: int = 5,
     random_state: int | None = 0,
     advance: Callable[[], None] = lambda: None,
-    offset: Any = None,
+    offset: PerRow = None,
 ) -> Assessment:
     """K-fold cross-validation of a regression or classification estimator of `latlin.linear`.
 
@@ -363,7 +367,13 @@ def read_checks(stored: Iterable[Sequence[Any]]) -> list[Check]:
 
 
 def held_out_score(
-    estimator: Any, X: Any, y: Any = None, *, folds: int = 5, random_state: int | None = 0, offset: Any = None
+    estimator: BaseEstimator,
+    X: Rows,
+    y: PerRow = None,
+    *,
+    folds: int = 5,
+    random_state: int | None = 0,
+    offset: PerRow = None,
 ) -> tuple[float, float]:
     """Mean log predictive density of rows, by models fitted to the other folds, and its error: `assess` in short."""
     task = task_of(estimator).without_questions()
@@ -373,13 +383,13 @@ def held_out_score(
 
 def _held_out(
     task: Task,
-    estimator: Any,
-    X: Any,
-    y: Any,
+    estimator: BaseEstimator,
+    X: Rows,
+    y: PerRow,
     folds: int,
     seed: int | None,
     advance: Callable[[], None],
-    offset: Any,
+    offset: PerRow,
 ) -> HeldOut:
     if is_blocked(X):
         return hold_out_blocks(task, estimator, open_blocks(X, y), folds, advance)

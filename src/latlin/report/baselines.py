@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, poisson
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from latlin.numerics.arrays import Array
 from latlin.potentials.laplace import AsymmetricLaplace
@@ -197,7 +197,7 @@ def _exposure(y: NDArray[Any], offset: Array | None) -> Array:
 class FittedBaseline:
     """The same family without features, fitted to the observations seen."""
 
-    estimator: Any
+    estimator: BaseEstimator
     y: NDArray[Any]
     offset: Array | None = None
 
@@ -225,7 +225,7 @@ def _given(offset: Array | None) -> dict[str, Any]:
 
 
 def density_without_features(
-    estimator: Any, seen: tuple[NDArray[Any], dict[str, Any]], new: tuple[NDArray[Any], dict[str, Any]]
+    estimator: BaseEstimator, seen: tuple[NDArray[Any], dict[str, Any]], new: tuple[NDArray[Any], dict[str, Any]]
 ) -> Array:
     """Log predictive density of new observations by the same family without features.
 
@@ -250,7 +250,7 @@ def density_without_features(
     return np.asarray(fitted.log_predictive_density(np.zeros((len(others), 1)), others, **beside))
 
 
-def baseline_of(estimator: Any) -> Callable[..., Baseline]:
+def baseline_of(estimator: BaseEstimator) -> Callable[..., Baseline]:
     """What a model without features says: a normal density, Poisson counts, or else the same family."""
     family = estimator.response_family() if hasattr(estimator, "response_family") else None
     if family is None or (family.link == "identity" and quantile_of(estimator) is None):
@@ -258,16 +258,16 @@ def baseline_of(estimator: Any) -> Callable[..., Baseline]:
     return RateBaseline.of if isinstance(family.template, Poisson) else partial(FittedBaseline, estimator)
 
 
-def quantile_of(estimator: Any) -> float | None:
+def quantile_of(estimator: BaseEstimator) -> float | None:
     """The share of rows below what a quantile regression predicts; None of other models."""
     template = estimator.response_family().template if hasattr(estimator, "response_family") else None
     return float(template.quantile) if isinstance(template, AsymmetricLaplace) else None
 
 
-def baseline_of_labels(estimator: Any) -> Callable[..., Baseline]:
+def baseline_of_labels(estimator: BaseEstimator) -> Callable[..., Baseline]:
     """How often each label was seen; where rows have offsets, the same family."""
     return partial(_seen_labels, estimator)
 
 
-def _seen_labels(estimator: Any, y: NDArray[Any], offset: Array | None = None) -> Baseline:
+def _seen_labels(estimator: BaseEstimator, y: NDArray[Any], offset: Array | None = None) -> Baseline:
     return FrequencyBaseline.of(y) if offset is None else FittedBaseline(estimator, y, offset)

@@ -16,12 +16,12 @@ Point = tuple[float, float]
 LETTER = 6.4
 
 
-def cut(words: str, most: int) -> str:
+def shorten(words: str, most: int) -> str:
     """At most so many letters, with an ellipsis where some are left out.
 
     Examples
     --------
-    >>> cut("age", 10), cut("a_very_long_name", 10)
+    >>> shorten("age", 10), shorten("a_very_long_name", 10)
     ('age', 'a_very_lo…')
     """
     return words if len(words) <= most else words[: most - 1] + "…"
@@ -113,9 +113,9 @@ class Chart:
         middle = (self.top + floor) / 2
         self.parts.append(
             f'<text class="label" x="{(self.left + right) / 2:g}" y="{self.height - 6:g}" text-anchor="middle">'
-            f"{escape(cut(x_label, int((right - self.left) / LETTER)))}</text>"
+            f"{escape(shorten(x_label, int((right - self.left) / LETTER)))}</text>"
             f'<text class="label" transform="translate(12 {middle:g}) rotate(-90)" text-anchor="middle">'
-            f"{escape(cut(y_label, int((floor - self.top) / LETTER)))}</text>"
+            f"{escape(shorten(y_label, int((floor - self.top) / LETTER)))}</text>"
         )
 
 

@@ -33,7 +33,7 @@ def render_clusters(model: Any, X: Any, names: list[str], title: str = "Clusters
     """
     X = np.asarray(X, float)
     shares = np.asarray(model.predict_proba(X))
-    label, size = ranked_labels(shares)
+    label, size = rank_labels(shares)
     apart = differences(X, label, len(size))
     parts = [
         _head(model, title, X, size, conclusion(size, shares, apart, names)),
@@ -44,7 +44,7 @@ def render_clusters(model: Any, X: Any, names: list[str], title: str = "Clusters
     return page_of(title, "".join(parts), __version__)
 
 
-def ranked_labels(shares: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def rank_labels(shares: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The cluster of every row, numbered from the largest cluster on, and how many rows each has."""
     raw = shares.argmax(axis=1)
     counts = np.bincount(raw, minlength=shares.shape[1])

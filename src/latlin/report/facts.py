@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from latlin.diagnostics.model_checks import Check, ModelChecks
 from latlin.report.assess import Assessment, read_checks
@@ -129,7 +130,7 @@ class Facts:
 
 
 def gather(
-    estimator: Any,
+    estimator: BaseEstimator,
     rows: int,
     *,
     target: str = "y",
@@ -195,7 +196,7 @@ def gather(
     )
 
 
-def _describe_fit(estimator: Any, posteriors: Sequence[Any]) -> dict[str, Any]:
+def _describe_fit(estimator: BaseEstimator, posteriors: Sequence[Any]) -> dict[str, Any]:
     """How the fit went."""
     return {
         "engine": posteriors[0].engine,
@@ -207,13 +208,13 @@ def _describe_fit(estimator: Any, posteriors: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def _checks(estimator: Any, assessment: Assessment | None) -> list[Check]:
+def _checks(estimator: BaseEstimator, assessment: Assessment | None) -> list[Check]:
     """What the fit showed, and what held-out rows showed."""
     known: ModelChecks = getattr(estimator, "checks_", ModelChecks())
     return list(known.including(assessment.checks if assessment is not None else ()).checks)
 
 
-def _factor(estimator: Any, name: str, part: Mapping[str, Any]) -> dict[str, Any]:
+def _factor(estimator: BaseEstimator, name: str, part: Mapping[str, Any]) -> dict[str, Any]:
     """What the posterior says of all levels together; of several classes, of the one with the clearest difference."""
     count = len(estimator.posterior_) if isinstance(estimator.posterior_, list) else 1
     joint = float("nan")
@@ -230,7 +231,7 @@ def _label(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _coefficients(estimator: Any, spread: Mapping[str, float]) -> list[dict[str, Any]]:
+def _coefficients(estimator: BaseEstimator, spread: Mapping[str, float]) -> list[dict[str, Any]]:
     lines = []
     for row in estimator.summary(COVERAGE).rows:
         feature = next((name for name in (row["name"], row["name"].partition(": ")[2]) if name in spread), None)
@@ -249,12 +250,12 @@ def _written(family: str) -> str:
     return family.replace("poisson", "Poisson").replace("gaussian", "Gaussian").replace("weibull", "Weibull")
 
 
-def _findings(estimator: Any) -> list[str]:
+def _findings(estimator: BaseEstimator) -> list[str]:
     """What the fit says of its family: which was chosen and why, and whether the observations vary more."""
     return [words for name in ("choice_", "finding_", "modelled_") if (words := getattr(estimator, name, ""))]
 
 
-def _learnt(estimator: Any) -> list[tuple[str, float]]:
+def _learnt(estimator: BaseEstimator) -> list[tuple[str, float]]:
     """Fitted scalars that are neither coefficients nor how the fit went."""
     named = {"prior scale": getattr(estimator, "prior_scale_", np.nan)}
     named |= {LEARNT.get(name, name): value for name, value in getattr(estimator, "parameters_", {}).items()}
@@ -266,7 +267,7 @@ def _learnt(estimator: Any) -> list[tuple[str, float]]:
     return [(name, float(value)) for name, value in values.items() if value.ndim == 0 and np.isfinite(value)]
 
 
-def scales_of(estimator: Any) -> str:
+def scales_of(estimator: BaseEstimator) -> str:
     """Whether hyperparameters were integrated, maximised or given; one word for all classes."""
     held = getattr(estimator, "hyperparameters_", None)
     tables = held if isinstance(held, list) else [held]

@@ -131,12 +131,12 @@ def number(value: Any, digits: int = 4) -> str:
     return f"{value:.{max(digits - 1 - size, 0)}f}".replace("-", "−")
 
 
-def one_minus(words: str) -> str:
+def write_minus(words: str) -> str:
     """Words whose numbers have the minus sign that `number` writes; hyphens between letters stay.
 
     Examples
     --------
-    >>> one_minus("gradient 1.1e-08, log evidence -3.5, held-out")
+    >>> write_minus("gradient 1.1e-08, log evidence -3.5, held-out")
     'gradient 1.1e−08, log evidence −3.5, held-out'
     """
     return _MINUS.sub("−", words)
@@ -147,11 +147,11 @@ def section(heading: str, *parts: str) -> str:
 
 
 def paragraph(words: str, name: str = "") -> str:
-    return f"<p{_class(name)}>{text(one_minus(words)).replace(' %', chr(160) + '%')}</p>" if words else ""
+    return f"<p{_class(name)}>{text(write_minus(words)).replace(' %', chr(160) + '%')}</p>" if words else ""
 
 
 def bullets(lines: Iterable[str]) -> str:
-    items = "".join(f"<li>{text(one_minus(line))}</li>" for line in lines)
+    items = "".join(f"<li>{text(write_minus(line))}</li>" for line in lines)
     return f"<ul>{items}</ul>" if items else ""
 
 

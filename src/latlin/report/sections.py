@@ -18,13 +18,13 @@ from latlin.report.markup import (
     figure,
     fold,
     number,
-    one_minus,
     opening,
     page_of,
     paragraph,
     section,
     table,
     text,
+    write_minus,
 )
 from latlin.report.words import conclusion, count_words
 
@@ -59,7 +59,7 @@ def checks(facts: Facts) -> str:
 
 def checks_table(checks: Iterable[Check]) -> str:
     """One line per check: what was found, and what to do."""
-    rows = [(text(check.name), _outcome(check), text(one_minus(check.sentence)) + _remedy(check)) for check in checks]
+    rows = [(text(check.name), _outcome(check), text(write_minus(check.sentence)) + _remedy(check)) for check in checks]
     return table("checks", [("check", ""), ("", ""), ("finding, and what to do", "")], rows)
 
 
@@ -223,7 +223,7 @@ def convergence(facts: Facts) -> str:
     """How the fit ended, and what the draws say about the approximation."""
     verdict = paragraph(facts.message, "note" if facts.converged else "note bad")
     drawing = figure(trace_chart(facts.trace), "The objective after each step.") if _has_moved(facts.trace) else ""
-    lines = [(text(label), text(one_minus(said))) for label, said in facts.diagnosis]
+    lines = [(text(label), text(write_minus(said))) for label, said in facts.diagnosis]
     diagnosis = "<h3>Diagnosis</h3>" + table("diagnosis", [("", ""), ("", "")], lines) if lines else ""
     return section("Technical part: approximation", verdict, diagnosis, drawing)
 

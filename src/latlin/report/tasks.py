@@ -15,7 +15,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from latlin.diagnostics.calibration import concordance, reliability_curve
 from latlin.diagnostics.model_checks import Check, check_calibration, check_coverage, check_predictions, check_quantile
 from latlin.numerics.arrays import Array
-from latlin.numerics.options import whole
+from latlin.numerics.options import check_whole
 from latlin.report.baselines import Baseline, HeldOut, baseline_of, baseline_of_labels, quantile_of
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
@@ -55,8 +55,8 @@ def task_of(estimator: Any) -> Task:
     return Task(len, _shuffled, _ask_numbers, baseline_of(estimator), _sum_up_numbers)
 
 
-def checked_folds(folds: int, rows: int) -> int:
-    if not 2 <= whole("folds", folds) <= rows:
+def check_folds(folds: int, rows: int) -> int:
+    if not 2 <= check_whole("folds", folds) <= rows:
         raise ValueError(f"folds must be between 2 and the number of rows, {rows}, got {folds}")
     return folds
 

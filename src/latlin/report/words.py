@@ -11,7 +11,7 @@ from latlin.diagnostics.model_checks import GAIN, is_loss
 from latlin.potentials.families import AMOUNTS, COUNTS, FAMILIES, TIMES
 from latlin.report.assess import Assessment
 from latlin.report.facts import Facts, is_intercept
-from latlin.report.markup import number, one_minus, paragraph, section, table, text
+from latlin.report.markup import number, paragraph, section, table, text, write_minus
 
 # --- The technical part of a page: the log evidence and its kind, what was learnt, and how the fit ended.
 
@@ -169,7 +169,7 @@ def calibration_words(kind: str, positive: str) -> str:
 def gain_words(seen: Assessment) -> str:
     """Whether the features help to predict rows that were not seen."""
     gain, error = seen.log_density - seen.baseline, seen.gain_error
-    said = f"{one_minus(f'{gain:+.3f}')} ± {error:.3f} in log probability per row"
+    said = f"{write_minus(f'{gain:+.3f}')} ± {error:.3f} in log probability per row"
     if (how := compared_words(gain, error, seen.rows)) == "not clearly better":
         return f"No clear gain over a model that ignores the features: {said}."
     return f"The features predict {how} than a model that ignores them: {said}."

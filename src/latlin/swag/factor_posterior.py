@@ -15,7 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from latlin.factor.analysis.online import ScaledGradient
 from latlin.factor.analysis.stream import FactorStream, OnlineEM, StreamRule
 from latlin.numerics.linalg import LowRankNormal
-from latlin.numerics.options import named_or_own, one_of
+from latlin.numerics.options import check_choice, resolve_choice
 from latlin.numerics.rng import RandomState, generator
 
 # --- Ways to learn a low-rank-plus-diagonal Gaussian from the iterates of SGD, one vector at a time.
@@ -225,9 +225,9 @@ def identity(outputs: torch.Tensor) -> torch.Tensor:
 ACTIVATIONS: dict[str, Activation] = {"softmax": softmax, "sigmoid": torch.sigmoid, "identity": identity}
 
 
-def resolve(activation: str | Activation) -> Activation:
+def resolve_activation(activation: str | Activation) -> Activation:
     """A named activation, or the callable given."""
-    found: Activation = named_or_own("activation", activation, ACTIVATIONS, "a callable", callable)
+    found: Activation = resolve_choice("activation", activation, ACTIVATIONS, "a callable", callable)
     return found
 
 
@@ -237,7 +237,7 @@ def inputs_of(batch: Any) -> torch.Tensor:
 
 
 @contextmanager
-def kept(module: nn.Module) -> Iterator[None]:
+def keep_state(module: nn.Module) -> Iterator[None]:
     """Parameters, buffers and the training mode of `module` are restored afterwards."""
     before = {name: value.detach().clone() for name, value in module.state_dict().items()}
     training = module.training
@@ -248,7 +248,7 @@ def kept(module: nn.Module) -> Iterator[None]:
         module.train(training)
 
 
-def outputs(module: nn.Module, loader: Iterable[Any], activation: Activation) -> torch.Tensor:
+def compute_outputs(module: nn.Module, loader: Iterable[Any], activation: Activation) -> torch.Tensor:
     """Activated outputs of the module in evaluation mode over all batches."""
     module.eval()
     with torch.no_grad():
@@ -306,7 +306,7 @@ class FactorPosterior:
         method: str = "online-em",
         parameters: Sequence[str] | None = None,
     ) -> None:
-        one_of("method", method, METHODS)
+        check_choice("method", method, METHODS)
         self.method, self.rank = method, rank
         self.layout = Layout(module, parameters)
         self._collector: Collector = METHODS[method](self.layout.dim, rank)
@@ -379,14 +379,14 @@ class FactorPosterior:
         if n_samples < 1:
             raise ValueError(f"n_samples must be at least 1, got {n_samples}")
         refuse_stale_statistics(module, bn_loader)
-        random, activate = generator(random_state), resolve(activation)
+        random, activate = generator(random_state), resolve_activation(activation)
         total = torch.zeros(())
-        with kept(module):
+        with keep_state(module):
             for _ in range(n_samples):
                 self.sample(module, scale=scale, random_state=random)
                 if bn_loader is not None:
                     self.update_bn(bn_loader, module)
-                total = total + outputs(module, loader, activate) / n_samples
+                total = total + compute_outputs(module, loader, activate) / n_samples
         return total
 
     def log_density(self, vector: Any) -> float:

@@ -22,7 +22,7 @@ from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
-from latlin.numerics.arrays import Array, visible
+from latlin.numerics.arrays import Array, check_visible
 from latlin.numerics.stored import storable
 
 ComplexArray = NDArray[np.complex128]
@@ -115,7 +115,7 @@ class Base(ABC):
 
 def shape_rows(name: str, value: ArrayLike) -> Array:
     """A finite scalar or vector of shapes as a vector."""
-    visible(name, value)
+    check_visible(name, value)
     try:
         array = np.atleast_1d(np.asarray(value, dtype=float))
     except (TypeError, ValueError) as error:

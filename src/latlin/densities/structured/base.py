@@ -17,7 +17,7 @@ from scipy import sparse
 from scipy.sparse.linalg import spsolve_triangular
 
 from latlin.densities.precision import DiagonalWhitening
-from latlin.densities.structured.rows import Pattern, ProjectionRows, Terms, banded, sparse_pattern
+from latlin.densities.structured.rows import Pattern, ProjectionRows, Terms, banded_pattern, sparse_pattern
 from latlin.densities.structured.stacked_rows import make_projection_rows
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import check_made_again, storable
@@ -250,7 +250,7 @@ class PatternedTriangle(Triangular):
 
 def banded_triangle(dim: int, bandwidth: int) -> PatternedTriangle:
     """C with `bandwidth` super-diagonals (dim − 1 of them: the full triangle)."""
-    return PatternedTriangle(banded(dim, min(bandwidth, dim - 1)))
+    return PatternedTriangle(banded_pattern(dim, min(bandwidth, dim - 1)))
 
 
 def sparse_triangle(dim: int, places: Any) -> PatternedTriangle:

@@ -114,10 +114,10 @@ class Pattern:
         return np.ravel(picked.toarray() if sparse.issparse(picked) else picked)
 
 
-def banded(dim: int, bandwidth: int) -> Pattern:
+def banded_pattern(dim: int, bandwidth: int) -> Pattern:
     """`bandwidth` super-diagonals; 0 is diagonal, dim − 1 the full triangle.
 
-    >>> banded(4, 1).matrix(np.ones(7)).toarray()
+    >>> banded_pattern(4, 1).matrix(np.ones(7)).toarray()
     array([[1., 1., 0., 0.],
            [0., 1., 1., 0.],
            [0., 0., 1., 1.],
@@ -402,6 +402,6 @@ class SparseRows:
         return self._kernels.factor_pull(*self._arrays, pattern.columns, pattern.entries, weights, values, pattern.dim)
 
 
-def one_pool(rows: object) -> AbstractContextManager[Any]:
+def use_one_pool(rows: object) -> AbstractContextManager[Any]:
     """The same where products with the rows are compiled loops; BLAS keeps its threads where it makes the products."""
     return one_blas_thread() if isinstance(rows, SparseRows) else nullcontext()

@@ -25,13 +25,13 @@ from latlin.factor.analysis.moments import (
     Units,
     climb_missing,
     expected_sums,
-    leading,
+    leading_eigenpairs,
     principal_start,
 )
 from latlin.factor.analysis.online import feed, open_stream
 from latlin.factor.analysis.stream import FactorStream
 from latlin.factor.fit import FactorFit
-from latlin.numerics.arrays import summable
+from latlin.numerics.arrays import check_summable
 from latlin.numerics.ascent import Checkpoint
 from latlin.numerics.linalg import Array, LowRankNormal, symmetrise
 from latlin.numerics.progress import progress
@@ -54,14 +54,14 @@ class ColumnFacts(NamedTuple):
         return bool((self.counts == self.n).all())
 
 
-def parts(block: Block) -> Iterator[Array]:
+def read_slices(block: Block) -> Iterator[Array]:
     """The rows of a block, widened, in slices that stay in the cache."""
     return (widen_rows(block.X[part]) for part in slices(block.n_rows, SLICE))
 
 
-def standardised(block: Block, centre: Array, scale: Array | None) -> Iterator[Array]:
+def standardise_slices(block: Block, centre: Array, scale: Array | None) -> Iterator[Array]:
     """(x − centre)/scale in slices, missing entries at zero; None is a scale of one."""
-    for x in parts(block):
+    for x in read_slices(block):
         z = x - centre
         if scale is not None:
             z /= scale
@@ -83,7 +83,7 @@ def _column_sums(block: Block) -> tuple[int, int, Array, Array]:
         raise ValueError("the blocks of X hold weights; factor models take none")
     counts, total = np.zeros(block.X.shape[1]), np.zeros(block.X.shape[1])
     single = block.X.dtype == np.float32
-    for x in parts(block):
+    for x in read_slices(block):
         sums = x.sum(axis=0)
         if np.isfinite(sums).all():
             counts += len(x)
@@ -101,7 +101,7 @@ def _observed_sums(x: Array) -> Array:
 
 def _within_reach(x: Array, sums: Array) -> Array:
     """The sums, unless squares of such numbers overflow."""
-    summable("X", x)
+    check_summable("X", x)
     return sums
 
 
@@ -115,7 +115,7 @@ def column_moments(blocks: Blocks, columns: ColumnFacts) -> tuple[Array, Array]:
 
 def _squares(block: Block, centre: Array) -> tuple[Array, Array]:
     first, second = np.zeros(len(centre)), np.zeros(len(centre))
-    for z in standardised(block, centre, None):
+    for z in standardise_slices(block, centre, None):
         first += z.sum(axis=0)
         second += np.einsum("nd,nd->d", z, z)
     return first, second
@@ -130,7 +130,7 @@ def products(blocks: Blocks, centre: Array, scale: Array | None) -> tuple[Array,
 def _products(block: Block, centre: Array, scale: Array | None) -> tuple[Array, Array]:
     dim = len(centre)
     first, upper = np.zeros(dim), np.zeros((dim, dim), order="F")
-    for z in standardised(block, centre, scale):
+    for z in standardise_slices(block, centre, scale):
         first += z.sum(axis=0)
         upper = blas.dsyrk(1.0, z.T, beta=1.0, c=upper, overwrite_c=1)
     return first, upper
@@ -163,12 +163,12 @@ class BlockMoments:
         return total if b.ndim == 2 else total[:, 0]
 
     def top(self, scale: Array, rank: int, start: Array | None) -> tuple[Array, Array]:
-        return leading(self, scale, rank, start)
+        return leading_eigenpairs(self, scale, rank, start)
 
 
 def _times(block: Block, centre: Array, scale: Array | None, b: Array) -> tuple[Array]:
     total = np.zeros(b.shape, order="F")
-    for z in standardised(block, centre, scale):
+    for z in standardise_slices(block, centre, scale):
         # ZᵀZb
         total = blas.dgemm(1.0, z.T, blas.dgemm(1.0, z.T, b, trans_a=1), beta=1.0, c=total, overwrite_c=1)
     return (total,)
@@ -280,7 +280,7 @@ def _feed(block: Block, stream: FactorStream, batch_size: int, seeds: NDArray[np
 
 
 def _log_likelihood(block: Block, density: LowRankNormal) -> tuple[float]:
-    return (float(sum(density.logpdf(x).sum() for x in parts(block))),)
+    return (float(sum(density.logpdf(x).sum() for x in read_slices(block))),)
 
 
 BLOCK_METHODS: dict[str, Run] = {

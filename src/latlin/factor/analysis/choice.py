@@ -14,7 +14,7 @@ from latlin.distributed.opening import is_blocked
 from latlin.factor.fit import parameter_count
 from latlin.numerics.alerts import ConvergenceWarning
 from latlin.numerics.linalg import Array
-from latlin.numerics.options import listed, one_of, whole
+from latlin.numerics.options import check_choice, check_list, check_whole
 
 # --- Heywood cases: a noise variance that the likelihood drives to zero.
 
@@ -80,15 +80,15 @@ def choose_components(
         −½ BIC = log-likelihood − ½ p log n with p free parameters, or the mean held-out log-likelihood over
         `cv` folds.
     """
-    judge = _CRITERIA[one_of("criterion", criterion, sorted(_CRITERIA))]
+    judge = _CRITERIA[check_choice("criterion", criterion, sorted(_CRITERIA))]
     if not isinstance(estimator, BaseEstimator):
         raise ValueError(f"estimator must be a FactorAnalysis, got {estimator!r:.80}")
-    candidates = [whole("candidates", k, 1) for k in listed("candidates", candidates, "numbers of factors")]
+    candidates = [check_whole("candidates", k, 1) for k in check_list("candidates", candidates, "numbers of factors")]
     if not candidates:
         raise ValueError("candidates must name at least one number of factors, got none")
     if not is_blocked(X) and np.ndim(X) != 2:
         raise ValueError(f"X must be a matrix, one row per observation, got {X!r:.80}")
-    cv, seed = whole("cv", cv, 2), whole("seed", seed)
+    cv, seed = check_whole("cv", cv, 2), check_whole("seed", seed)
     fits = [clone(estimator).set_params(n_components=k) for k in candidates]
     with warnings.catch_warnings():
         # a trial with too many factors; the chosen fit says it

@@ -21,12 +21,12 @@ from latlin.factor.analysis.choice import choose_onwards, heywood_features, warn
 from latlin.factor.analysis.moments import SampleMoments, mean_and_variance, missing_fit, moments
 from latlin.factor.analysis.online import RULES, feed, open_stream, stream_fit
 from latlin.factor.analysis.queries import ROTATIONS, FactorQueries
-from latlin.factor.fit import FactorFit, LatentDraws, NamedEvidence, canonical, parameter_count
+from latlin.factor.fit import FactorFit, LatentDraws, NamedEvidence, make_canonical, parameter_count
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import numeric, summable
+from latlin.numerics.arrays import check_numeric, check_summable
 from latlin.numerics.ascent import Checkpoint
 from latlin.numerics.linalg import Array
-from latlin.numerics.options import number, one_of, whole
+from latlin.numerics.options import check_choice, check_number, check_whole
 from latlin.numerics.rng import RandomState, generator
 
 #: factors that are tried at most where nobody says how many
@@ -194,8 +194,10 @@ class FactorAnalysis(NamedEvidence, LatentDraws, Archived, FactorQueries):
             return self._fit_blocks(X, checkpoint)
         refuse_checkpoint(checkpoint)
         kinds = [np.float64, np.float32] if self.method in RULES else np.float64
-        rows = validate_data(self, numeric("X", X), dtype=kinds, ensure_all_finite="allow-nan", ensure_min_samples=2)
-        summable("X", rows)
+        rows = validate_data(
+            self, check_numeric("X", X), dtype=kinds, ensure_all_finite="allow-nan", ensure_min_samples=2
+        )
+        check_summable("X", rows)
         if isinstance(self.n_components, str) and self.method == "ml" and np.isnan(rows.sum(dtype=np.float64)):
             return self._choose(rows, rows.shape[0], rows.shape[1], method="em")
         variance = self._check_rows(rows)
@@ -227,7 +229,7 @@ class FactorAnalysis(NamedEvidence, LatentDraws, Archived, FactorQueries):
         self.trace_, self.converged_, self.n_iter_, self.message_ = fit.trace, fit.converged, fit.n_iter, fit.message
         self.n_samples_seen_ = n
         if self.method not in RULES:
-            fit = fit._replace(loadings=canonical(fit.loadings, fit.noise))
+            fit = fit._replace(loadings=make_canonical(fit.loadings, fit.noise))
         self._store(fit)
         self.heywood_ = heywood_features(fit.noise, variance, self.noise_floor)
         warn_heywood(self.heywood_, fit.noise, getattr(self, "feature_names_in_", None))
@@ -242,8 +244,10 @@ class FactorAnalysis(NamedEvidence, LatentDraws, Archived, FactorQueries):
         self._check_options()
         first = not hasattr(self, "stream_")
         X = np.atleast_2d(X) if np.ndim(X) == 1 else X
-        rows = validate_data(self, numeric("X", X), dtype=[np.float64, np.float32], reset=first, ensure_min_samples=1)
-        summable("X", rows)
+        rows = validate_data(
+            self, check_numeric("X", X), dtype=[np.float64, np.float32], reset=first, ensure_min_samples=1
+        )
+        check_summable("X", rows)
         if first:
             self._check_rank(self.n_components, None, rows.shape[1])
             self.stream_ = open_stream(self, rows.shape[1], rows.dtype)
@@ -274,14 +278,14 @@ class FactorAnalysis(NamedEvidence, LatentDraws, Archived, FactorQueries):
 
     def _check_options(self) -> None:
         for name, known in (("method", _METHODS), ("noise", ("diagonal", "isotropic"))):
-            one_of(name, getattr(self, name), sorted(known))
-        one_of("rotate", self.rotate, [None, *sorted(ROTATIONS)])
+            check_choice(name, getattr(self, name), sorted(known))
+        check_choice("rotate", self.rotate, [None, *sorted(ROTATIONS)])
         for name in ("batch_size", "n_passes", "max_iter"):
-            whole(name, getattr(self, name), 1)
-        number("tol", self.tol, least=0.0)
-        number("noise_floor", self.noise_floor, least=0.0, below=1.0)
+            check_whole(name, getattr(self, name), 1)
+        check_number("tol", self.tol, least=0.0)
+        check_number("noise_floor", self.noise_floor, least=0.0, below=1.0)
         if isinstance(self.n_components, str):
-            one_of("n_components", self.n_components, ("bic", "held-out"))
+            check_choice("n_components", self.n_components, ("bic", "held-out"))
         self._check_priors()
 
     def _check_priors(self) -> None:
@@ -290,12 +294,12 @@ class FactorAnalysis(NamedEvidence, LatentDraws, Archived, FactorQueries):
             if value is not None and self.method != "batch-gradient":
                 raise ValueError(f"{name} is for method='batch-gradient', got {value!r} with method={self.method!r}")
         if self.loading_prior is not None:
-            number("loading_prior", self.loading_prior, above=0.0)
+            check_number("loading_prior", self.loading_prior, above=0.0)
         if self.noise_prior is not None:
             if not isinstance(self.noise_prior, tuple | list) or len(self.noise_prior) != 2:
                 raise ValueError(f"noise_prior must be a pair (shape, scale), got {self.noise_prior!r}")
             for name, value in zip(("noise_prior's shape", "noise_prior's scale"), self.noise_prior, strict=True):
-                number(name, value, above=0.0)
+                check_number(name, value, above=0.0)
 
     def _check_rows(self, rows: np.ndarray) -> Array:
         """Refuse NaN where it cannot be handled, empty and constant columns; returns the variances."""

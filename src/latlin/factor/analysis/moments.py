@@ -77,10 +77,10 @@ class RowMoments(NamedTuple):
         return self.rows.T @ (self.rows @ b) / self.n
 
     def top(self, scale: Array, rank: int, start: Array | None) -> tuple[Array, Array]:
-        return leading(self, scale, rank, start)
+        return leading_eigenpairs(self, scale, rank, start)
 
 
-def leading(s: SampleMoments, scale: Array, rank: int, start: Array | None) -> tuple[Array, Array]:
+def leading_eigenpairs(s: SampleMoments, scale: Array, rank: int, start: Array | None) -> tuple[Array, Array]:
     """The largest eigenpairs of diag(scale) S diag(scale) from products with S alone."""
 
     def product(v: Array) -> Array:

@@ -38,7 +38,7 @@ from latlin.factor.analysis.stream import (
 )
 from latlin.factor.fit import FactorFit
 from latlin.numerics.linalg import LowRankNormal
-from latlin.numerics.options import one_of
+from latlin.numerics.options import check_choice
 from latlin.numerics.progress import progress
 
 Floats = NDArray[np.floating]
@@ -184,7 +184,7 @@ def _expectation_maximisation(options: Any, isotropic: bool) -> StreamRule:
 def _gradient(options: Any, isotropic: bool) -> StreamRule:
     averaging = TailAverage() if options.average else LastIterate()
     rate = {} if options.learning_rate is None else {"learning_rate": options.learning_rate}
-    one_of("optimizer", options.optimizer, ("scaled", "sgd", "adam"))
+    check_choice("optimizer", options.optimizer, ("scaled", "sgd", "adam"))
     if options.optimizer == "scaled":
         steps = StepSizes(options.step_offset, options.step_power)
         return ScaledGradient(steps, averaging=averaging, isotropic=isotropic, **rate)

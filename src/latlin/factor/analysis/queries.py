@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from latlin.distributed.opening import rowwise
 from latlin.factor.analysis.moments import PIECE, posterior
 from latlin.factor.fit import fix_signs, latent_moments
-from latlin.numerics.arrays import numeric, summable
+from latlin.numerics.arrays import check_numeric, check_summable
 from latlin.numerics.linalg import Array, LowRankNormal
-from latlin.numerics.options import whole
+from latlin.numerics.options import check_whole
 from latlin.numerics.rng import RandomState, generator
 
 # --- Varimax: the rotation of the loadings that makes the squares of each factor as unequal as it can.
@@ -70,8 +70,8 @@ class FactorQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def _rows(self, X: Any) -> Array:
         check_is_fitted(self, "components_")
-        rows = validate_data(self, numeric("X", X), reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
-        return np.asarray(summable("X", rows))
+        rows = validate_data(self, check_numeric("X", X), reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+        return np.asarray(check_summable("X", rows))
 
     @rowwise
     def transform(self, X: Any, *, return_std: bool = False, return_cov: bool = False) -> Any:
@@ -106,7 +106,7 @@ class FactorQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def inverse_transform(self, Z: Any) -> Array:
         """Means of the observations given latents: Z components_ + mean_."""
         check_is_fitted(self, "components_")
-        z = check_array(numeric("Z", Z), dtype=np.float64)
+        z = check_array(check_numeric("Z", Z), dtype=np.float64)
         if z.shape[1] != len(self.components_):
             raise ValueError(f"Z must have {len(self.components_)} columns, got {z.shape[1]}")
         return z @ self.components_ + self.mean_
@@ -141,7 +141,7 @@ class FactorQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def sample(self, n_samples: int = 1, *, random_state: RandomState = None) -> Array:
         """Draws from the fitted model, shape (n_samples, d)."""
         return np.asarray(
-            self._density.sample(whole("n_samples", n_samples), generator(random_state)), dtype=np.float64
+            self._density.sample(check_whole("n_samples", n_samples), generator(random_state)), dtype=np.float64
         )
 
     def get_covariance(self) -> Array:

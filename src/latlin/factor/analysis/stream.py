@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from latlin.factor.analysis.kernels import em_chunks, gram_chunks, n_runs, project_chunks
 from latlin.numerics.arrays import Array
-from latlin.numerics.linalg import LowRankNormal, blocks, cholesky, solve_upper, symmetrise
+from latlin.numerics.linalg import LowRankNormal, cholesky, slices_of, solve_upper, symmetrise
 
 Floats = NDArray[np.floating]
 #: coordinates of the warm-up that are taken in double precision at once
@@ -197,10 +197,12 @@ class WarmUp:
     def begin(self) -> FactorState:
         """The state after these rows, which are no more."""
         mean, noise = self.others[:2]
-        return start(self.rows, self.loadings, mean, noise)
+        return start_state(self.rows, self.loadings, mean, noise)
 
 
-def start(rows: list[Floats], loadings: Floats, mean: Floats, noise: Floats, *, floor: float = 0.05) -> FactorState:
+def start_state(
+    rows: list[Floats], loadings: Floats, mean: Floats, noise: Floats, *, floor: float = 0.05
+) -> FactorState:
     """The state after a warm-up block: principal axes of the block, scaled by what exceeds its noise.
 
     With eigenvalues λ of the block's covariance and λ̄ the mean of those after the K-th, F_k = √(λ_k − λ̄) u_k;
@@ -210,7 +212,7 @@ def start(rows: list[Floats], loadings: Floats, mean: Floats, noise: Floats, *, 
     """
     w, (rank, dim) = len(rows), loadings.shape
     scatter = np.zeros((w, w))
-    for part in blocks(dim, PIECE):
+    for part in slices_of(dim, PIECE):
         _, y = _centred(rows, part)
         scatter += y @ y.T
     values, vectors = np.linalg.eigh(scatter / (w - 1))
@@ -225,7 +227,7 @@ def start(rows: list[Floats], loadings: Floats, mean: Floats, noise: Floats, *, 
     gains /= np.sqrt(np.maximum(values[:used], 1e-300) * (w - 1))
     gains[values[:used] <= 1e-12 * total] = 0.0
     tiny = max(1e-10 * total / dim, 1e-30)
-    for part in blocks(dim, PIECE):
+    for part in slices_of(dim, PIECE):
         centre, y = _centred(rows, part)
         f = (gains * vectors[:, :used]).T @ y
         variance = np.einsum("nd,nd->d", y, y) / (w - 1)
@@ -325,7 +327,7 @@ class FactorStream:
         if self._waiting is None or self.count < 2:
             raise ValueError(f"a density needs at least 2 observations, got {self.count}")
         loadings, mean, noise = (np.empty(shape, self.dtype) for shape in ((self.rank, self.dim), self.dim, self.dim))
-        early = start(self._waiting.rows, loadings, mean, noise)
+        early = start_state(self._waiting.rows, loadings, mean, noise)
         return LowRankNormal(early.mean, early.loadings, early.noise)
 
     def arrays(self) -> dict[str, NDArray[Any]]:

@@ -22,10 +22,10 @@ from latlin.factor.binary.model import (
 )
 from latlin.factor.fit import LatentDraws, NamedEvidence
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import LOG_SQRT_2PI, numeric, summable
+from latlin.numerics.arrays import LOG_SQRT_2PI, check_numeric, check_summable
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array
-from latlin.numerics.options import jobs, number, one_of, some_of, whole
+from latlin.numerics.options import check_choice, check_choices, check_jobs, check_number, check_whole
 from latlin.numerics.rng import RandomState, generator
 
 _ENGINES: dict[str, LatentEngine] = {"mean-field": BernoulliField(), "exact": Enumeration()}
@@ -130,7 +130,9 @@ class BinaryFactorAnalysis(
     def fit(self, X: Any, y: Any = None) -> BinaryFactorAnalysis:
         """Fit to the rows of `X` of shape (n, d)."""
         options = self._options()
-        rows = summable("X", validate_data(self, numeric("X", X), dtype=np.float64, order="C", ensure_min_samples=2))
+        rows = check_summable(
+            "X", validate_data(self, check_numeric("X", X), dtype=np.float64, order="C", ensure_min_samples=2)
+        )
         if not rows.var(axis=0).mean() > 0.0:
             raise ValueError("X has the same row everywhere: there is no noise variance to learn")
         self._store(binary_fit(rows, options, generator(self.random_state)))
@@ -144,7 +146,7 @@ class BinaryFactorAnalysis(
     def inverse_transform(self, S: Any) -> Array:
         """Means of the observations given activations, or probabilities of them: S components_."""
         check_is_fitted(self, "components_")
-        s = check_array(numeric("S", S), dtype=np.float64, ensure_min_features=min(1, self.n_active_))
+        s = check_array(check_numeric("S", S), dtype=np.float64, ensure_min_features=min(1, self.n_active_))
         if s.shape[1] != self.n_active_:
             raise ValueError(f"S must have {self.n_active_} columns, one per factor, got {s.shape[1]}")
         return s @ self.components_
@@ -156,7 +158,7 @@ class BinaryFactorAnalysis(
         entry is one).
         """
         check_is_fitted(self, "components_")
-        number("level", level, above=0.0, below=1.0)
+        check_number("level", level, above=0.0, below=1.0)
         strongest = np.argmax(np.abs(self.components_), axis=1)[:, None]
         return self.components_ / np.take_along_axis(self.components_, strongest, axis=1) >= level
 
@@ -172,7 +174,9 @@ class BinaryFactorAnalysis(
         """Draws from the fitted model: observations of shape (n_samples, d) and the activations behind them."""
         check_is_fitted(self, "components_")
         rng = generator(random_state)
-        on = (rng.random((whole("n_samples", n_samples), self.n_active_)) < self.probabilities_).astype(np.float64)
+        on = (rng.random((check_whole("n_samples", n_samples), self.n_active_)) < self.probabilities_).astype(
+            np.float64
+        )
         noise = rng.standard_normal((n_samples, self.components_.shape[1]))
         return on @ self.components_ + np.sqrt(self.noise_variance_) * noise, on
 
@@ -187,23 +191,23 @@ class BinaryFactorAnalysis(
 
     def _after_loading(self) -> None:
         self._options()
-        number("noise_variance_", self.noise_variance_, above=0.0)
-        if whole("n_active_", self.n_active_) != len(self.components_):
+        check_number("noise_variance_", self.noise_variance_, above=0.0)
+        if check_whole("n_active_", self.n_active_) != len(self.components_):
             raise ValueError(f"n_active_ is {self.n_active_}, and there are {len(self.components_)}")
 
     def _options(self) -> BinaryOptions:
         for name in ("n_components", "n_init"):
-            whole(name, getattr(self, name), 1)
-        one_of("inference", self.inference, sorted(_ENGINES))
-        number("tol", self.tol, least=0.0)
-        jobs(self.n_jobs)
+            check_whole(name, getattr(self, name), 1)
+        check_choice("inference", self.inference, sorted(_ENGINES))
+        check_number("tol", self.tol, least=0.0)
+        check_jobs(self.n_jobs)
         if self.inference == "exact" and self.n_components > MOST_ENUMERATED:
             raise ValueError(
                 f"inference='exact' enumerates 2^n_components states and needs n_components of at most "
                 f"{MOST_ENUMERATED}, got {self.n_components}"
             )
-        starts = some_of("starts", self.starts, sorted(STARTS))
-        number("noise_floor", self.noise_floor, least=0.0, below=1.0)
+        starts = check_choices("starts", self.starts, sorted(STARTS))
+        check_number("noise_floor", self.noise_floor, least=0.0, below=1.0)
         prior: FeaturePrior = RelevantFeatures() if self.ard else PointFeatures()
         remedy = "raise max_iter or tol"
         rules = Rules(self.tol, 1e-3 * self.tol, self.max_iter, True, remedy)
@@ -226,7 +230,7 @@ class BinaryFactorAnalysis(
 
     def _rows(self, X: Any) -> Array:
         check_is_fitted(self, "components_")
-        return summable("X", validate_data(self, numeric("X", X), reset=False, dtype=np.float64, order="C"))
+        return check_summable("X", validate_data(self, check_numeric("X", X), reset=False, dtype=np.float64, order="C"))
 
     def _describe(self, X: Any) -> tuple[Array, Array]:
         rows = self._rows(X)

@@ -271,7 +271,7 @@ class LatentEngine(Protocol):
         """Draws of the latents of rows never seen, of shape (count, N, K)."""
 
 
-def factorised(means: Array) -> BinaryLatents:
+def independent_latents(means: Array) -> BinaryLatents:
     """The moments of independent latents: Σ⟨ssᵀ⟩ = ΛᵀΛ + diag Σ(λ − λ²)."""
     second = symmetrise(gram(means))
     second[np.diag_indices_from(second)] = means.sum(axis=0)
@@ -297,7 +297,7 @@ class BernoulliField:
         means = start.copy()
         order = np.arange(means.shape[1])
         sweep_rows(means, *problem[:3], order, self.max_sweeps, self.max_flips, self.tol)
-        return factorised(means)
+        return independent_latents(means)
 
     def describe(self, problem: RowProblem) -> tuple[Array, Array]:
         """From three starts (least squares, the prior, nothing on); each row keeps its best."""

@@ -31,7 +31,13 @@ from scipy.stats import skew
 from sklearn.decomposition import NMF, FastICA
 from sklearn.exceptions import ConvergenceWarning
 
-from latlin.factor.binary.latents import BinaryLatents, LatentEngine, RowProblem, factorised, independent_entropy
+from latlin.factor.binary.latents import (
+    BinaryLatents,
+    LatentEngine,
+    RowProblem,
+    independent_entropy,
+    independent_latents,
+)
 from latlin.numerics.arrays import LOG_SQRT_2PI
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
 from latlin.numerics.linalg import Array, cholesky
@@ -85,7 +91,7 @@ def row_problem(rows: Array, state: BinaryState) -> RowProblem:
     return RowProblem(field, second, odds - 0.5 * np.diagonal(second), none)
 
 
-def with_latents(rows: Array, state: BinaryState, latents: BinaryLatents) -> BinaryState:
+def replace_latents(rows: Array, state: BinaryState, latents: BinaryLatents) -> BinaryState:
     """The state with another q(s)."""
     product = blas.dgemm(1.0, rows.T, latents.means.T, trans_b=1).T
     return state._replace(means=latents.means, second=latents.second, entropy=latents.entropy, product=product)
@@ -93,7 +99,7 @@ def with_latents(rows: Array, state: BinaryState, latents: BinaryLatents) -> Bin
 
 def infer_latents(data: Data, state: BinaryState, engine: LatentEngine) -> BinaryState:
     """q(s) ← the engine's best: (10), (35)."""
-    return with_latents(data.rows, state, engine.infer(row_problem(data.rows, state), state.means))
+    return replace_latents(data.rows, state, engine.infer(row_problem(data.rows, state), state.means))
 
 
 def update_probability(state: BinaryState) -> BinaryState:
@@ -221,7 +227,7 @@ def bound(data: Data, state: BinaryState, prior: FeaturePrior) -> float:
 #
 # A step is q(μ) (and relevances), σ², π, then q(s): Lau (2020), §1 and §3.2. Each part raises the bound, so the bound
 # never falls. Relevances remove a factor only when its feature is worth nothing; two factors that share a feature, or
-# one that explains three rows, are stable under every single update. `without_superfluous` tries what the bound says of
+# one that explains three rows, are stable under every single update. `drop_superfluous` tries what the bound says of
 # the model without them.
 
 
@@ -237,7 +243,7 @@ EDGE = 0.02
 SHARE = 0.05
 
 
-def by_factorisation(rows: Array, count: int, rng: np.random.Generator) -> Array:
+def start_by_factorisation(rows: Array, count: int, rng: np.random.Generator) -> Array:
     """Weights of a non-negative factorisation, each scaled by its largest.
 
     Data with negative values, or with a background, are shifted first; a factor that is always on takes the shift.
@@ -255,11 +261,11 @@ def by_factorisation(rows: Array, count: int, rng: np.random.Generator) -> Array
     return np.hstack([_clipped(weights / np.where(tops > 0.0, tops, 1.0)), np.ones((len(rows), int(shifts)))])
 
 
-def by_components(rows: Array, count: int, rng: np.random.Generator) -> Array:
+def start_by_components(rows: Array, count: int, rng: np.random.Generator) -> Array:
     """Independent components read as two-valued; factors beyond their number start at chance."""
     number = min(count, *rows.shape, np.linalg.matrix_rank(rows - rows.mean(axis=0)))
     if number < 1:
-        return by_chance(rows, count, rng)
+        return start_by_chance(rows, count, rng)
     seed = int(rng.integers(2**31))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -274,13 +280,13 @@ def by_components(rows: Array, count: int, rng: np.random.Generator) -> Array:
     features = ica.mixing_ * gap
     rest = rows.mean(axis=0) - features @ on.mean(axis=0)
     swap = np.linalg.lstsq(features, -rest, rcond=None)[0] > 0.5
-    on = np.hstack([_clipped(np.where(swap, 1.0 - on, on)), by_chance(rows, count - number, rng)])
+    on = np.hstack([_clipped(np.where(swap, 1.0 - on, on)), start_by_chance(rows, count - number, rng)])
     if count > 1 and _is_large(rest + features @ swap, rows):
         on[:, -1] = 1.0
     return on
 
 
-def by_chance(rows: Array, count: int, rng: np.random.Generator) -> Array:
+def start_by_chance(rows: Array, count: int, rng: np.random.Generator) -> Array:
     """Activations uniform on (¼, ¾), as in the source."""
     return 0.25 + 0.5 * rng.random((len(rows), count))
 
@@ -294,7 +300,7 @@ def _clipped(activations: Array) -> Array:
     return np.clip(activations, EDGE, 1.0 - EDGE)
 
 
-STARTS: dict[str, Start] = {"nmf": by_factorisation, "ica": by_components, "random": by_chance}
+STARTS: dict[str, Start] = {"nmf": start_by_factorisation, "ica": start_by_components, "random": start_by_chance}
 
 
 #: rows on which starts are compared
@@ -343,11 +349,11 @@ def _fit(rows: Array, options: BinaryOptions, rng: np.random.Generator) -> Ascen
     )
     best = max(climbs, key=lambda found: found.trace[-1]).state
     if options.removes:
-        best = without_superfluous(part, best, options)
-        if len(best.probability) == 1 and noise_alone(part) > bound(part, best, options.prior):
+        best = drop_superfluous(part, best, options)
+        if len(best.probability) == 1 and noise_bound(part) > bound(part, best, options.prior):
             return _nothing(data, best)
     if part is not data:
-        best = spread(data, best, options)
+        best = extend_to_all_rows(data, best, options)
     return climb(data, best, options, options.rules, warn=True)
 
 
@@ -355,7 +361,7 @@ def _short_climb(data: Data, activations: Array, options: BinaryOptions) -> Asce
     return climb(data, begin_state(data, activations, options), options, SHORT, warn=False)
 
 
-def noise_alone(data: Data) -> float:
+def noise_bound(data: Data) -> float:
     """The bound of the model with no factor: log N(X | 0, σ²I) at its largest."""
     return -data.rows.size * (LOG_SQRT_2PI + 0.5 * np.log(data.square / data.rows.size) + 0.5)
 
@@ -364,7 +370,7 @@ def _nothing(data: Data, state: BinaryState) -> Ascent[BinaryState]:
     """The end of a fit that needs no factor."""
     empty = drop(state, np.array([0]))._replace(noise=data.square / data.rows.size)
     message = "binary factor analysis: noise alone has the higher bound, no factor is left"
-    return Ascent(empty, np.array([noise_alone(data)]), 0.0, True, 1, 0.0, message)
+    return Ascent(empty, np.array([noise_bound(data)]), 0.0, True, 1, 0.0, message)
 
 
 def _starts(rows: Array, options: BinaryOptions, rng: np.random.Generator) -> Iterator[Array]:
@@ -378,9 +384,9 @@ def begin_state(data: Data, activations: Array, options: BinaryOptions) -> Binar
     """A state with these activations: least-squares features, and noise and probabilities to match."""
     k, dim = activations.shape[1], data.rows.shape[1]
     empty = np.zeros((k, dim))
-    latents = factorised(activations)
+    latents = independent_latents(activations)
     state = BinaryState(*latents, empty, empty, np.zeros((k, k)), np.zeros(k), np.full(k, 0.5), 1.0)
-    state = PointFeatures().update(with_latents(data.rows, state, latents))
+    state = PointFeatures().update(replace_latents(data.rows, state, latents))
     state = update_noise(data, update_probability(state))
     scale = max(data.square / data.rows.size, data.floor)
     least = 0.01 * float(data.rows.var(axis=0).mean())
@@ -391,14 +397,14 @@ def climb(data: Data, state: BinaryState, options: BinaryOptions, rules: Rules, 
     """The ascent loop on one start."""
 
     def step(old: BinaryState) -> tuple[BinaryState, Measure]:
-        new = one_step(data, old, options)
+        new = update_all(data, old, options)
         return new, Measure(bound(data, new, options.prior), _change(old, new))
 
     label = "binary factor analysis"
     return ascend(step, state, rules, label=label, verbose=options.verbose and warn, warn=warn)
 
 
-def one_step(data: Data, state: BinaryState, options: BinaryOptions) -> BinaryState:
+def update_all(data: Data, state: BinaryState, options: BinaryOptions) -> BinaryState:
     """Features and relevances, noise, probabilities, latents."""
     state = update_noise(data, options.prior.update(state))
     return infer_latents(data, update_probability(state), options.engine)
@@ -412,7 +418,7 @@ def _change(old: BinaryState, new: BinaryState) -> float:
     return float(np.abs(new.features - old.features).max()) / max(scale, 1e-300)
 
 
-def without_superfluous(data: Data, state: BinaryState, options: BinaryOptions) -> BinaryState:
+def drop_superfluous(data: Data, state: BinaryState, options: BinaryOptions) -> BinaryState:
     """Remove factors, the least used first, as long as a short climb without one ends at a higher bound."""
     value = bound(data, state, options.prior)
     tried = 0
@@ -430,7 +436,7 @@ def without_superfluous(data: Data, state: BinaryState, options: BinaryOptions) 
     return state
 
 
-def spread(data: Data, state: BinaryState, options: BinaryOptions) -> BinaryState:
+def extend_to_all_rows(data: Data, state: BinaryState, options: BinaryOptions) -> BinaryState:
     """The state found on some rows, with the latents of all rows."""
     means, _ = options.engine.describe(row_problem(data.rows, state))
     blank = state._replace(means=np.ascontiguousarray(means))

@@ -33,7 +33,7 @@ from latlin.factor.group.data import (
     check_observed,
     describe,
     find_patterns,
-    packed,
+    pack_flags,
     scaling_of,
 )
 from latlin.factor.group.rows import SPARE, Labels, LatentSums, multiply_by_label, outer_sums, principal_axes, product
@@ -72,7 +72,7 @@ class GroupReading:
                 yield z, self._patterns(gap)
 
     def _patterns(self, gap: NDArray[np.bool_]) -> Labels:
-        kinds, kind = np.unique(packed(gap), return_inverse=True)
+        kinds, kind = np.unique(pack_flags(gap), return_inverse=True)
         return np.array([self.kinds[one.tobytes()] for one in kinds], dtype=np.int64)[kind.ravel()]
 
 
@@ -191,7 +191,7 @@ def _patterns(blocks: Blocks, columns: ColumnFacts, views: Views) -> tuple[Kinds
     found: dict[bytes, int] = {}
     if columns.complete:
         gap = np.zeros((1, len(columns.mean)), dtype=bool)
-        found[packed(gap)[0].tobytes()] = columns.n
+        found[pack_flags(gap)[0].tobytes()] = columns.n
     else:
         for part in blocks.each(_kinds):
             for kind, count in part.items():
@@ -208,7 +208,7 @@ def _kinds(block: Block) -> dict[bytes, int]:
     """How many rows of the block miss which entries."""
     found: dict[bytes, int] = {}
     for part in slices(block.n_rows, 16 * SLICE):
-        kinds, counts = np.unique(packed(np.isnan(block.X[part])), return_counts=True)
+        kinds, counts = np.unique(pack_flags(np.isnan(block.X[part])), return_counts=True)
         for kind, count in zip(kinds, counts.tolist(), strict=True):
             found[kind.tobytes()] = found.get(kind.tobytes(), 0) + count
     return found

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_array
 from latlin.distributed.blocks import Blocks
 from latlin.distributed.opening import is_blocked, open_side_by_side
 from latlin.factor.group.rows import Labels, RowsInMemory, RowSource
-from latlin.numerics.arrays import visible
+from latlin.numerics.arrays import check_visible
 from latlin.numerics.linalg import Array
 from latlin.numerics.stored import storable
 
@@ -85,7 +85,7 @@ class Views:
     def join(self, given: Any) -> Array:
         """One matrix of the stored columns; NaN where a view is absent."""
         if self.form == "matrix" and not is_views(given):
-            rows = check_array(visible("X", given), dtype=np.float64, ensure_all_finite="allow-nan")
+            rows = check_array(check_visible("X", given), dtype=np.float64, ensure_all_finite="allow-nan")
             if rows.shape[1] != self.n_columns:
                 raise ValueError(f"X has {rows.shape[1]} features, but the model was fitted to {self.n_columns}")
             return np.take(rows, self.order, axis=1)
@@ -149,7 +149,7 @@ def matrix_views(n_columns: int, groups: Sequence[Name] | None) -> Views:
     return Views(names, sizes, "matrix", np.argsort(number, kind="stable"))
 
 
-def any_blocked(given: Any) -> bool:
+def has_blocks(given: Any) -> bool:
     """Whether these are several views, at least one of them to be read block by block."""
     return is_views(given) and any(is_blocked(part) for _, part in _named(given))
 
@@ -179,7 +179,7 @@ def _checked(name: Any, part: Any) -> Array:
     if part is None:
         raise ValueError(_ABSENT.format(name))
     name = f"view {name!r}"
-    return check_array(visible(name, part), dtype=np.float64, ensure_all_finite="allow-nan", input_name=name)
+    return check_array(check_visible(name, part), dtype=np.float64, ensure_all_finite="allow-nan", input_name=name)
 
 
 def _common_rows(arrays: Mapping[Any, Array]) -> int:
@@ -251,11 +251,11 @@ def find_patterns(missing: NDArray[np.bool_] | None, n: int, view: Labels) -> Pa
 
 def _alike(flags: NDArray[np.bool_]) -> tuple[Labels, Labels]:
     """The first of every kind of row of `flags`, and the kind of each row."""
-    _, first, kind = np.unique(packed(flags), return_index=True, return_inverse=True)
+    _, first, kind = np.unique(pack_flags(flags), return_index=True, return_inverse=True)
     return first, kind.ravel().astype(np.int64)
 
 
-def packed(flags: NDArray[np.bool_]) -> NDArray[Any]:
+def pack_flags(flags: NDArray[np.bool_]) -> NDArray[Any]:
     """Every row of `flags` as one item of bytes."""
     bits = np.ascontiguousarray(np.packbits(flags, axis=1))
     return bits.view(np.dtype((np.void, bits.shape[1]))).ravel()

@@ -23,8 +23,8 @@ from latlin.factor.group.data import (
     Name,
     Scaling,
     Views,
-    any_blocked,
     fit_scaling,
+    has_blocks,
     is_views,
     matrix_views,
     open_views,
@@ -32,15 +32,15 @@ from latlin.factor.group.data import (
     read_matrix,
     read_views,
 )
-from latlin.factor.group.fit import Sweep, climb, ordered, signals, strengths
+from latlin.factor.group.fit import Sweep, climb, order_factors, signals, strengths
 from latlin.factor.group.queries import FactorActivity, GroupPosterior, GroupQueries
 from latlin.factor.group.rows import RowsInMemory
 from latlin.factor.group.updates import GammaRelevance, GroupModel, GroupState, LowRankRelevance, Relevance, bound
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import summable, visible
+from latlin.numerics.arrays import check_summable, check_visible
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array
-from latlin.numerics.options import is_name, jobs, number, one_of, pair, whole
+from latlin.numerics.options import check_choice, check_jobs, check_number, check_pair, check_whole, is_name
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.threads import blas_threads_for
 
@@ -209,7 +209,7 @@ class GroupFactorAnalysis(NamedEvidence, LatentDraws, Archived, GroupQueries):
             Of rows in blocks: where to keep the state (`checkpoint.0` and so on, a file a climb), and to go on from.
         """
         self._check_options()
-        if not (is_blocked(X) or any_blocked(X)):
+        if not (is_blocked(X) or has_blocks(X)):
             refuse_checkpoint(checkpoint)
         if self.noise != "auto":
             found = self._climb(X, groups, self.noise, checkpoint)
@@ -232,7 +232,7 @@ class GroupFactorAnalysis(NamedEvidence, LatentDraws, Archived, GroupQueries):
         self, X: Any, groups: Sequence[Name] | None, noise: str, checkpoint: str | os.PathLike[str] | None
     ) -> GroupClimb:
         """The fit with one noise precision per view or per feature."""
-        blocked = is_blocked(X) or any_blocked(X)
+        blocked = is_blocked(X) or has_blocks(X)
         data, views, scaling = (self._open if blocked else self._prepare)(X, groups, noise == "feature")
         model = GroupModel(data, self._relevance(data.sizes), *self.noise_prior)
         remedy = "raise max_iter or tol, or start with fewer components"
@@ -258,15 +258,15 @@ class GroupFactorAnalysis(NamedEvidence, LatentDraws, Archived, GroupQueries):
 
     def _check_options(self) -> None:
         for name, known in (("noise", ("auto", "view", "feature")), ("scale", ("view", "feature", "none"))):
-            one_of(name, getattr(self, name), known)
+            check_choice(name, getattr(self, name), known)
         for name in ("n_components", "n_init", "max_iter"):
-            whole(name, getattr(self, name), 1)
-        number("tol", self.tol, least=0.0)
-        jobs(self.n_jobs)
+            check_whole(name, getattr(self, name), 1)
+        check_number("tol", self.tol, least=0.0)
+        check_jobs(self.n_jobs)
         if not is_name(self.rank, "full") and not (isinstance(self.rank, int | np.integer) and self.rank >= 0):
             raise ValueError(f"rank must be 'full' or an integer of at least 0, got {self.rank!r:.80}")
         for name in ("noise_prior", "relevance_prior"):
-            pair(name, getattr(self, name), "shape and rate")
+            check_pair(name, getattr(self, name), "shape and rate")
 
     def _prepare(self, X: Any, groups: Sequence[Name] | None, by_feature: bool) -> tuple[GroupData, Views, Scaling]:
         views, rows = self._read(X, groups)
@@ -294,9 +294,9 @@ class GroupFactorAnalysis(NamedEvidence, LatentDraws, Archived, GroupQueries):
                 raise ValueError(f"X must have at least 2 samples, got {len(rows)}")
             return views, rows
         rows = validate_data(
-            self, visible("X", X), dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2
+            self, check_visible("X", X), dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2
         )
-        return read_matrix(summable("X", rows), groups)
+        return read_matrix(check_summable("X", rows), groups)
 
     def _relevance(self, sizes: Array) -> Relevance:
         if self.rank == "full":
@@ -304,7 +304,7 @@ class GroupFactorAnalysis(NamedEvidence, LatentDraws, Archived, GroupQueries):
         return LowRankRelevance(sizes, int(self.rank), self.rank_penalty)
 
     def _store(self, model: GroupModel, state: GroupState, views: Views, scaling: Scaling) -> None:
-        state = ordered(model, state)
+        state = order_factors(model, state)
         self.lower_bound_, self.evidence_kind_ = bound(model, state), model.relevance.kind
         self.posterior_ = GroupPosterior(
             state.loading,

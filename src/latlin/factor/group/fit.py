@@ -21,11 +21,11 @@ from latlin.factor.group.updates import (
     bound_parts,
     energies,
     loading_moments,
+    replace_latents,
     update_latents,
     update_loadings,
     update_noise,
     update_relevance,
-    with_latents,
 )
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend, rounding
@@ -110,7 +110,7 @@ def rotate(model: GroupModel, state: GroupState) -> GroupState:
         _latent_moment(model, state), loading_moments(model.data, state), surplus, model.relevance, state.theta
     )
     r, rise = best_rotation(start)
-    return turned(model, state, r) if rise > 0.0 else state
+    return turn_factors(model, state, r) if rise > 0.0 else state
 
 
 def best_rotation(rotation: Rotation) -> tuple[Array, float]:
@@ -177,7 +177,7 @@ def _rounding(value: float) -> float:
     return 1e-11 * (1.0 + abs(value))
 
 
-def turned(model: GroupModel, state: GroupState, r: Array) -> GroupState:
+def turn_factors(model: GroupModel, state: GroupState, r: Array) -> GroupState:
     """W ← WR, Z ← ZR⁻ᵀ with their covariances and sums; then α at its best."""
     inverse = np.linalg.inv(r)
     new = state._replace(
@@ -281,7 +281,7 @@ def select(model: GroupModel, state: GroupState, kept: NDArray[np.intp]) -> Grou
     return update_loadings(model, few)
 
 
-def with_as_many_factors(model: GroupModel, state: GroupState, stored: GroupState) -> GroupState:
+def match_factors(model: GroupModel, state: GroupState, stored: GroupState) -> GroupState:
     """A state with the shapes of `stored`, if that is one of `state` with some of its factors left out."""
     kept, rows = np.arange(stored.loading.shape[1]), len(stored.latent)
     fewer = select(model, state, kept)
@@ -291,7 +291,7 @@ def with_as_many_factors(model: GroupModel, state: GroupState, stored: GroupStat
     return fewer
 
 
-def ordered(model: GroupModel, state: GroupState) -> GroupState:
+def order_factors(model: GroupModel, state: GroupState) -> GroupState:
     """Strongest factor first, the largest loading of each positive."""
     order = np.argsort(-strengths(model, state).sum(axis=0), kind="stable")
     sign = positive_signs(state.loading)
@@ -330,7 +330,7 @@ def begin(model: GroupModel, guess: LatentSums) -> GroupState:
         noise_rate=model.noise_shape * 0.5 * _mean_squares(model),
         theta=relevance.start(np.broadcast_to(data.sizes[:, None], (len(data.sizes), k)) * 1.0),
     )
-    state = with_latents(model, empty, guess, np.broadcast_to(0.1 * np.eye(k), (patterns, k, k)).copy())
+    state = replace_latents(model, empty, guess, np.broadcast_to(0.1 * np.eye(k), (patterns, k, k)).copy())
     state = update_loadings(model, state)
     state = state._replace(theta=relevance.start(energies(data, state)))
     return update_noise(model, state)
@@ -366,19 +366,19 @@ def climb(
             verbose=verbose,
             warn=False,
             checkpoint=files.following(),
-            shaped=partial(with_as_many_factors, model, start),
+            shaped=partial(match_factors, model, start),
         )
         for number, start in enumerate(starts)
     )
     best = max(climbs, key=lambda ascent: ascent.trace[-1])
     if step.pruning:
-        best = without_weak(step, best, rules, files, verbose)
+        best = drop_weak(step, best, rules, files, verbose)
     if not best.converged:
         alert(best.message, ConvergenceWarning)
     return best
 
 
-def without_weak(
+def drop_weak(
     step: Sweep, best: Ascent[GroupState], rules: Rules, files: CheckpointFiles, verbose: bool = False
 ) -> Ascent[GroupState]:
     """Doubt the weakest factor: climb on without it, and go on so while the evidence given α does not fall.
@@ -399,7 +399,7 @@ def without_weak(
             verbose=verbose,
             warn=False,
             checkpoint=files.following(),
-            shaped=partial(with_as_many_factors, step.model, start),
+            shaped=partial(match_factors, step.model, start),
         )
         if _given_relevance(step.model, fewer.state) < _given_relevance(step.model, best.state):
             return best

@@ -16,9 +16,9 @@ from latlin.factor.fit import latent_moments
 from latlin.factor.group.data import Labels, Name, Patterns, Views, find_patterns, is_views
 from latlin.factor.group.rows import multiply_by_label, outer_sums, product, weighted_sums
 from latlin.factor.group.updates import row_precisions
-from latlin.numerics.arrays import summable, visible
+from latlin.numerics.arrays import check_summable, check_visible
 from latlin.numerics.linalg import Array, LowRankNormal
-from latlin.numerics.options import whole
+from latlin.numerics.options import check_whole
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable
 
@@ -159,7 +159,7 @@ class GroupQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def inverse_transform(self, Z: Any) -> Any:
         """Means of the observations given latents, in the form of the data given to `fit`."""
         check_is_fitted(self, "posterior_")
-        z = check_array(visible("Z", Z), dtype=np.float64)
+        z = check_array(check_visible("Z", Z), dtype=np.float64)
         if z.shape[1] != self.posterior_.loading.shape[1]:
             raise ValueError(f"Z must have {self.posterior_.loading.shape[1]} columns, got {z.shape[1]}")
         return self.views_.split(self._means(z, slice(None)))
@@ -212,7 +212,7 @@ class GroupQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         rng = generator(random_state)
         post = self.posterior_
         d, k = post.loading.shape
-        means = self._means(rng.standard_normal((whole("n_samples", n_samples), k)), slice(None))
+        means = self._means(rng.standard_normal((check_whole("n_samples", n_samples), k)), slice(None))
         return self.views_.split(means + rng.standard_normal((n_samples, d)) * post.scale / np.sqrt(post.precision))
 
     def plot_activity(self, ax: Any = None) -> Any:
@@ -227,8 +227,8 @@ class GroupQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _joined(self, X: Any) -> Array:
         check_is_fitted(self, "posterior_")
         if self.views_.form == "matrix" and not is_views(X):
-            X = validate_data(self, visible("X", X), reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
-            summable("X", X)
+            X = validate_data(self, check_visible("X", X), reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+            check_summable("X", X)
         return self.views_.join(X)
 
     def _latents(self, rows: Array) -> GroupLatents:

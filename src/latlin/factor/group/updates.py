@@ -311,7 +311,7 @@ def update_latents(model: GroupModel, state: GroupState) -> GroupState:
     covariance = np.linalg.inv(precision)
     covariance = 0.5 * (covariance + covariance.transpose(0, 2, 1))
     sums = data.rows.latents(state.loading * tau[:, None], covariance)
-    return with_latents(model, state, sums, covariance.reshape(-1, k, k))
+    return replace_latents(model, state, sums, covariance.reshape(-1, k, k))
 
 
 def class_moments(state: GroupState, tau: Array, labels: Labels) -> Array:
@@ -329,7 +329,7 @@ def row_precisions(moments: Array, seen: Array) -> Array:
     return np.eye(k) + product(seen, moments.reshape(len(moments), -1)).reshape(-1, k, k)
 
 
-def with_latents(model: GroupModel, state: GroupState, sums: LatentSums, covariance: Array) -> GroupState:
+def replace_latents(model: GroupModel, state: GroupState, sums: LatentSums, covariance: Array) -> GroupState:
     """The state with another q(Z), and the sums that go with it."""
     patterns, k = model.data.patterns, covariance.shape[-1]
     moments = sums.moments + patterns.rows_per[:, None, None] * covariance

@@ -21,10 +21,10 @@ from latlin.numerics.threads import share_out
 # --- Compiled posteriors of Gaussian-scale-mixture sources, row by row.
 #
 # A row has the likelihood exp(−½zᵀGz + bᵀz) of its K sources z, G the same for every row. Either the sources of a row
-# are kept together, with Gaussian q(z) and given prior precisions w_k (`joint_rows`), or each source is kept together
-# with its own scale u, q(z_k, u_k) = q(z_k | u_k) q(u_k), and q(u_k) is a table on a grid (`single_rows`), Lau (2020),
-# eq. 12. Rows go in runs; sums are added per run and then in order, so the numbers do not depend on the number of
-# threads.
+# are kept together, with Gaussian q(z) and given prior precisions w_k (`infer_joint_rows`), or each source is kept
+# together with its own scale u, q(z_k, u_k) = q(z_k | u_k) q(u_k), and q(u_k) is a table on a grid
+# (`infer_single_rows`), Lau (2020), eq. 12. Rows go in runs; sums are added per run and then in order, so the numbers
+# do not depend on the number of threads.
 
 
 RUN = 256
@@ -69,7 +69,7 @@ def _invert(root, inverse):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def joint_rows(begin, end, field, precision, weights, means, variances, spread, log_dets):  # type: ignore[no-untyped-def]
+def infer_joint_rows(begin, end, field, precision, weights, means, variances, spread, log_dets):  # type: ignore[no-untyped-def]
     """q(z_n) = N(S_n b_n, S_n) with S_n = (G + diag w_n)⁻¹.
 
     Parameters
@@ -124,7 +124,7 @@ def joint_rows(begin, end, field, precision, weights, means, variances, spread, 
 
 
 @njit(cache=True, nogil=True)
-def single_rows(begin, end, field, constant, share, grid, log_grid, out):  # type: ignore[no-untyped-def]
+def infer_single_rows(begin, end, field, constant, share, grid, log_grid, out):  # type: ignore[no-untyped-def]
     """Moments under q(u) ∝ exp(c_j + ½b²r_j) on the grid and q(z | u) = N(b r, r), r = 1/(u + h).
 
     Parameters
@@ -237,7 +237,7 @@ class GaussianBlock:
         means, variances = np.empty((n, k)), np.empty((n, k))
         spread, log_dets = np.empty((n_runs(n), k, k)), np.empty(n_runs(n))
         arrays = field, precision, weights, means, variances, spread, log_dets
-        share_out(joint_rows, n_runs(n), JOINT * RUN * k**3, *arrays)
+        share_out(infer_joint_rows, n_runs(n), JOINT * RUN * k**3, *arrays)
         return means, variances, spread.sum(axis=0), float(log_dets.sum())
 
     @staticmethod
@@ -255,7 +255,7 @@ class Single:
         field, precision = fields(data.rows, state), source_precision(state)
         for k in range(len(state.shape)):
             state = self.update(field, precision, state, model, k)
-        return with_moments(data.rows, state)
+        return add_moments(data.rows, state)
 
     @staticmethod
     def update(field: Array, precision: Array, state: IcaState, model: SourceModel, k: int) -> IcaState:
@@ -312,7 +312,7 @@ class Single:
 
 
 def _tables(b: Array, h: float, model: SourceModel, shape: float, scale: float) -> Array:
-    """`single_rows` for one source."""
+    """`infer_single_rows` for one source."""
     largest = float((b * b).max()) / h**2 / scale**2
     grid = model.family.grid(shape, largest)
     u = np.exp(grid.log_u)
@@ -320,11 +320,11 @@ def _tables(b: Array, h: float, model: SourceModel, shape: float, scale: float) 
     constant = grid.log_weight + 0.5 * np.log(precision) - 0.5 * np.log(precision + h)
     out = np.empty((6, len(b)))
     arrays = np.ascontiguousarray(b), constant, 1.0 / (precision + h), u, grid.log_u, out
-    share_out(single_rows, n_runs(len(b)), SINGLE * RUN * len(u), *arrays)
+    share_out(infer_single_rows, n_runs(len(b)), SINGLE * RUN * len(u), *arrays)
     return out
 
 
-def with_moments(rows: Array, state: IcaState) -> IcaState:
+def add_moments(rows: Array, state: IcaState) -> IcaState:
     """R and the t_d of independent sources."""
     second = symmetrise(gram(np.ascontiguousarray(state.means)))
     second[np.diag_indices_from(second)] = state.squares.sum(axis=0)

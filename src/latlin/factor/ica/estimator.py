@@ -11,13 +11,13 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from latlin.factor.fit import LatentDraws, NamedEvidence
 from latlin.factor.ica.engines import ENGINES
-from latlin.factor.ica.fit import IcaOptions, ica_fit, normalised
+from latlin.factor.ica.fit import IcaOptions, ica_fit, normalise_sources
 from latlin.factor.ica.model import DF_RANGE, FAMILIES, IcaState, RateOneSource, SourceModel
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import LOG_SQRT_2PI, numeric, summable
+from latlin.numerics.arrays import LOG_SQRT_2PI, check_numeric, check_summable
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array
-from latlin.numerics.options import jobs, number, one_of, whole
+from latlin.numerics.options import check_choice, check_jobs, check_number, check_whole
 from latlin.numerics.rng import RandomState, generator
 
 
@@ -136,7 +136,9 @@ class NoisyICA(NamedEvidence, LatentDraws, Archived, ClassNamePrefixFeaturesOutM
     def fit(self, X: Any, y: Any = None) -> NoisyICA:
         """Fit to the rows of `X` of shape (n, d)."""
         self._check()
-        rows = summable("X", validate_data(self, numeric("X", X), dtype=np.float64, order="C", ensure_min_samples=2))
+        rows = check_summable(
+            "X", validate_data(self, check_numeric("X", X), dtype=np.float64, order="C", ensure_min_samples=2)
+        )
         mean, variance = rows.mean(axis=0), rows.var(axis=0)
         flat = np.flatnonzero(variance <= (1e-14 * mean) ** 2)
         if len(flat):
@@ -170,7 +172,7 @@ class NoisyICA(NamedEvidence, LatentDraws, Archived, ClassNamePrefixFeaturesOutM
     def inverse_transform(self, Z: Any) -> Array:
         """Means of the observations given sources: Z mixing_ᵀ + mean_."""
         check_is_fitted(self, "mixing_")
-        z = check_array(numeric("Z", Z), dtype=np.float64)
+        z = check_array(check_numeric("Z", Z), dtype=np.float64)
         if z.shape[1] != self.n_sources_:
             raise ValueError(f"Z must have {self.n_sources_} columns, one per source, got {z.shape[1]}")
         return z @ self.mixing_.T + self.mean_
@@ -196,25 +198,25 @@ class NoisyICA(NamedEvidence, LatentDraws, Archived, ClassNamePrefixFeaturesOutM
 
     def _after_loading(self) -> None:
         self._check()
-        number("noise_shape_", self.noise_shape_, above=1.0)
-        if whole("n_sources_", self.n_sources_) != self.mixing_.shape[1]:
+        check_number("noise_shape_", self.noise_shape_, above=1.0)
+        if check_whole("n_sources_", self.n_sources_) != self.mixing_.shape[1]:
             raise ValueError(f"n_sources_ is {self.n_sources_}, and there are {self.mixing_.shape[1]}")
 
     def _check(self) -> None:
         for name, known in (("source", FAMILIES), ("factorisation", ENGINES)):
-            one_of(name, getattr(self, name), known)
+            check_choice(name, getattr(self, name), known)
         if np.ndim(self.ard) or self.ard not in (True, False, "shape"):
             raise ValueError(f"ard must be True, False or 'shape', got {self.ard!r:.80}")
         if self.ard == "shape" and (self.source, self.factorisation, self.learn_shape) != ("student-t", "block", True):
             raise ValueError("ard='shape' needs source='student-t', factorisation='block' and learn_shape=True")
-        whole("n_init", self.n_init, 1)
-        number("shape", self.shape, least=DF_RANGE[0], most=DF_RANGE[1])
-        number("tol", self.tol, least=0.0)
-        jobs(self.n_jobs)
+        check_whole("n_init", self.n_init, 1)
+        check_number("shape", self.shape, least=DF_RANGE[0], most=DF_RANGE[1])
+        check_number("tol", self.tol, least=0.0)
+        check_jobs(self.n_jobs)
 
     def _options(self, dim: int) -> IcaOptions:
         count = dim if self.n_sources is None else self.n_sources
-        whole("n_sources", count, 1)
+        check_whole("n_sources", count, 1)
         over = int(count) > dim
         rules = Rules(self.tol, 1e-3 * self.tol, self.max_iter, True, "raise max_iter or tol")
         by_shape = self.ard == "shape"
@@ -227,7 +229,7 @@ class NoisyICA(NamedEvidence, LatentDraws, Archived, ClassNamePrefixFeaturesOutM
         )
 
     def _store(self, found: Ascent[IcaState], mean: Array) -> None:
-        state = normalised(found.state)
+        state = normalise_sources(found.state)
         self.mean_, self.mixing_, self.mixing_covariance_ = mean, state.mixing, state.spread
         self.relevance_, self.shape_ = state.relevance, state.shape
         self.noise_shape_, self.noise_rate_ = float(state.noise_shape), state.noise_rate
@@ -239,7 +241,9 @@ class NoisyICA(NamedEvidence, LatentDraws, Archived, ClassNamePrefixFeaturesOutM
 
     def _rows(self, X: Any) -> Array:
         check_is_fitted(self, "mixing_")
-        return summable("X", validate_data(self, numeric("X", X), reset=False, dtype=np.float64)) - self.mean_
+        return (
+            check_summable("X", validate_data(self, check_numeric("X", X), reset=False, dtype=np.float64)) - self.mean_
+        )
 
     def _describe(self, rows: Array) -> tuple[Array, Array, Array]:
         model = SourceModel(FAMILIES[self.source], False)

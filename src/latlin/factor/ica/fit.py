@@ -23,16 +23,16 @@ from latlin.factor.ica.model import (
     SourceEngine,
     SourceModel,
     bound,
-    common_relevance,
     drop,
     find_switched_off,
     make_data,
     products,
-    separate_relevance,
-    slow_relevance,
     tie_noise,
+    update_common_relevance,
     update_mixing,
     update_noise_prior,
+    update_separate_relevance,
+    update_slow_relevance,
 )
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
 from latlin.numerics.linalg import Array
@@ -41,9 +41,9 @@ from latlin.numerics.threads import one_blas_thread
 
 #: how the prior precisions of the columns are learnt
 RELEVANCES: dict[str, Callable[[IcaState], IcaState]] = {
-    "separate": separate_relevance,
-    "slow": slow_relevance,
-    "common": common_relevance,
+    "separate": update_separate_relevance,
+    "slow": update_slow_relevance,
+    "common": update_common_relevance,
 }
 #: rows on which starts are compared
 SAMPLE = 4000
@@ -99,9 +99,9 @@ def _fit(rows: Array, options: IcaOptions, rng: np.random.Generator) -> Ascent[I
     )
     best = max(climbs, key=lambda found: found.trace[-1]).state
     if options.ard:
-        best = without_superfluous(part, best, options)
+        best = drop_superfluous(part, best, options)
     if part is not data:
-        best = spread(data, best, options)
+        best = extend_to_all_rows(data, best, options)
     found = climb(data, best, options, options.rules, warn=True)
     while options.ard and len(found.state.shape) > 1 and len(gone := find_switched_off(found.state)):
         found = climb(data, drop(found.state, int(gone[0])), options, options.rules, warn=True)
@@ -121,14 +121,14 @@ def _starts(rows: Array, options: IcaOptions, rng: np.random.Generator) -> Itera
         if count > rows.shape[1]:
             # FastICA and rotations know no more sources than features
             for penalty in PENALTIES:
-                yield by_sparse_coding(rows, count, penalty, rng), True
+                yield start_by_sparse_coding(rows, count, penalty, rng), True
             continue
-        yield by_fast_ica(rows, count, "logcosh", rng), True
-        yield by_fast_ica(rows, count, "exp", rng), False
-        yield by_rotation(rows, count, rng), True
+        yield start_by_fast_ica(rows, count, "logcosh", rng), True
+        yield start_by_fast_ica(rows, count, "exp", rng), False
+        yield start_by_rotation(rows, count, rng), True
 
 
-def by_fast_ica(rows: Array, count: int, contrast: str, rng: np.random.Generator) -> MixingStart:
+def start_by_fast_ica(rows: Array, count: int, contrast: str, rng: np.random.Generator) -> MixingStart:
     """scikit-learn's FastICA on the leading directions."""
     seed = int(rng.integers(2**31))
     ica = FastICA(_rank(rows, count), fun=contrast, whiten="unit-variance", max_iter=300, random_state=seed)
@@ -138,7 +138,7 @@ def by_fast_ica(rows: Array, count: int, contrast: str, rng: np.random.Generator
     return _filled(MixingStart(ica.mixing_, sources), count, rng)
 
 
-def by_sparse_coding(rows: Array, count: int, penalty: float, rng: np.random.Generator) -> MixingStart:
+def start_by_sparse_coding(rows: Array, count: int, penalty: float, rng: np.random.Generator) -> MixingStart:
     """More sources than features: a dictionary whose codes are sparse, by scikit-learn.
 
     Directions are what rows of one large source show, so rows are coded in units of their own typical size.
@@ -154,7 +154,7 @@ def by_sparse_coding(rows: Array, count: int, penalty: float, rng: np.random.Gen
     return MixingStart(np.ascontiguousarray(size * (coder.components_ * used[:, None]).T), sources / used)
 
 
-def by_rotation(rows: Array, count: int, rng: np.random.Generator) -> MixingStart:
+def start_by_rotation(rows: Array, count: int, rng: np.random.Generator) -> MixingStart:
     """The leading principal directions, whitened and turned at random."""
     left, values, right = np.linalg.svd(rows, full_matrices=False)
     rank = _rank(rows, count)
@@ -216,7 +216,7 @@ def warm_up(data: IcaData, state: IcaState, options: IcaOptions) -> IcaState:
     pooling = MOST_SHAPE * len(data.rows)
     state = state._replace(prior_shape=pooling, prior_rate=state.prior_rate * pooling)
     for _ in range(WARM):
-        state = one_step(data, state, options, tie_noise)
+        state = update_all(data, state, options, tie_noise)
     return state
 
 
@@ -224,13 +224,13 @@ def climb(data: IcaData, state: IcaState, options: IcaOptions, rules: Rules, *, 
     """The ascent loop on one start."""
 
     def step(old: IcaState) -> tuple[IcaState, Measure]:
-        new = one_step(data, old, options, update_noise_prior)
+        new = update_all(data, old, options, update_noise_prior)
         return new, Measure(bound(data, new), _change(old, new))
 
     return ascend(step, state, rules, label="noisy ICA", verbose=options.verbose and warn, warn=warn)
 
 
-def one_step(
+def update_all(
     data: IcaData, state: IcaState, options: IcaOptions, noise_prior: Callable[[IcaState], IcaState]
 ) -> IcaState:
     """Sources with their shapes and scales, mixing and noise, the noise's prior, relevances."""
@@ -244,7 +244,7 @@ def _change(old: IcaState, new: IcaState) -> float:
     return float(np.abs(after - before).max() / max(float(np.abs(after).max()), 1e-300))
 
 
-def without_superfluous(data: IcaData, state: IcaState, options: IcaOptions) -> IcaState:
+def drop_superfluous(data: IcaData, state: IcaState, options: IcaOptions) -> IcaState:
     """Remove sources, those that explain least first, as long as a short climb without one ends at a higher bound."""
     value = bound(data, state)
     failed = 0
@@ -260,14 +260,14 @@ def without_superfluous(data: IcaData, state: IcaState, options: IcaOptions) -> 
     return state
 
 
-def spread(data: IcaData, state: IcaState, options: IcaOptions) -> IcaState:
+def extend_to_all_rows(data: IcaData, state: IcaState, options: IcaOptions) -> IcaState:
     """What was found on some rows, ready to go on with all of them."""
     means, squares, _ = options.engine.describe(data.rows, state, options.model)
     moments = np.full_like(state.scale_moments, np.nan)
     return state._replace(means=means, squares=squares, scale_moments=moments)
 
 
-def normalised(state: IcaState) -> IcaState:
+def normalise_sources(state: IcaState) -> IcaState:
     """Sources of scale 1, each one's largest loading positive, those that explain most first; the bound stays."""
     peaks = np.take_along_axis(state.mixing, np.abs(state.mixing).argmax(axis=0)[None], axis=0)[0]
     factor = np.where(peaks < 0.0, -1.0, 1.0) * state.scale

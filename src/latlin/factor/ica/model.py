@@ -277,7 +277,7 @@ def loading_squares(state: IcaState) -> Array:
     return square + len(state.mixing) * np.diagonal(state.spread)
 
 
-def separate_relevance(state: IcaState) -> IcaState:
+def update_separate_relevance(state: IcaState) -> IcaState:
     """One γ a source, each at its best together with q(A | Ψ), given the others."""
     for k in range(len(state.relevance)):
         state = relevance_of(state, k)
@@ -311,12 +311,12 @@ def find_switched_off(state: IcaState) -> NDArray[np.intp]:
     return np.flatnonzero(state.relevance >= 0.5 * DEAD * np.diagonal(state.second))
 
 
-def slow_relevance(state: IcaState) -> IcaState:
+def update_slow_relevance(state: IcaState) -> IcaState:
     """γ_k ← D / Σ_d ⟨A_dk²/ψ_d⟩ for a given q(A | Ψ): no source is ever switched off."""
     return state._replace(relevance=len(state.mixing) / loading_squares(state))
 
 
-def common_relevance(state: IcaState) -> IcaState:
+def update_common_relevance(state: IcaState) -> IcaState:
     """One γ for all sources, at its best for a given q(A | Ψ)."""
     best = state.mixing.size / float(loading_squares(state).sum())
     return state._replace(relevance=np.full_like(state.relevance, best))

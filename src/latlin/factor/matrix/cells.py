@@ -16,7 +16,7 @@ from latlin.inference.diagnosis.dispersion import dispersion_about
 from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Rules
-from latlin.numerics.options import number, one_of, whole
+from latlin.numerics.options import check_choice, check_number, check_whole
 from latlin.numerics.rng import RandomState
 from latlin.potentials.families import AMOUNTS, COUNTS, Family, Ordered
 from latlin.potentials.predictive import Predictive
@@ -95,7 +95,7 @@ class CellUnits:
 
     def _interval(self, found: Predictive, coverage: float) -> Array:
         """Intervals with the probability `coverage`, or what whole numbers have nearest to it: columns low and high."""
-        ends = found.interval(number("coverage", coverage, above=0.0, below=1.0))
+        ends = found.interval(check_number("coverage", coverage, above=0.0, below=1.0))
         return np.column_stack([self._decode(end) for end in ends])
 
     def _log_density(self, found: Predictive, y: ArrayLike) -> Array:
@@ -107,10 +107,10 @@ class CellUnits:
         return tags
 
     def _check_options(self) -> None:
-        one_of("family", self.family, FAMILIES)
-        one_of("energy", self.energy, ENERGIES)
-        whole("n_components", self.n_components, 1)
-        number("tol", self.tol, least=0.0)
+        check_choice("family", self.family, FAMILIES)
+        check_choice("energy", self.energy, ENERGIES)
+        check_whole("n_components", self.n_components, 1)
+        check_number("tol", self.tol, least=0.0)
 
     @property
     def _family(self) -> Family:
@@ -148,7 +148,7 @@ class CellUnits:
         return mean, np.sqrt(np.maximum(found.probabilities @ self.levels_**2 - mean**2, 0.0))
 
 
-def positions(names: Sequence[str], given: Sequence[ArrayLike], sizes: Sequence[int]) -> list[Index]:
+def check_positions(names: Sequence[str], given: Sequence[ArrayLike], sizes: Sequence[int]) -> list[Index]:
     """Places in a table, checked, as arrays of one length."""
     index = np.broadcast_arrays(*(np.atleast_1d(each) for each in given))
     for name, found, most in zip(names, index, sizes, strict=True):

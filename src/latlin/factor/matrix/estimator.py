@@ -13,12 +13,12 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from latlin.factor.fit import LatentDraws, NamedEvidence, latent_moments
-from latlin.factor.matrix.cells import CellUnits, codes_of, positions
+from latlin.factor.matrix.cells import CellUnits, check_positions, codes_of
 from latlin.factor.matrix.energies import Cells, Side, product_moments
 from latlin.factor.matrix.fit import MatrixProblem, MatrixState, SidePrior, begin, climb, place_rows
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import Array, numeric, summable
-from latlin.numerics.progress import begun
+from latlin.numerics.arrays import Array, check_numeric, check_summable
+from latlin.numerics.progress import show_beginning
 from latlin.numerics.rng import generator
 from latlin.potentials.predictive import Predictive
 
@@ -100,7 +100,7 @@ class MatrixFactorization(
         X = self._validated(X, True)
         seen, values, parameters = self._learn_cells(X)
         problem = self._problem(values)
-        with begun("matrix factorisation", self.verbose):
+        with show_beginning("matrix factorisation", self.verbose):
             start = begin(problem, codes_of(values, self._family), parameters, generator(self.random_state))
             found = climb(problem, start, self._rules(), self.verbose)
         self._store(found.state, problem.energy(found.state.parameters).kind, int(seen.sum()))
@@ -194,7 +194,7 @@ class MatrixFactorization(
     def _cells(self, rows: ArrayLike, columns: ArrayLike) -> Cells:
         check_is_fitted(self, "row_mean_")
         sizes = (len(self.row_mean_), len(self.column_mean_))
-        return Cells(*positions(("rows", "columns"), (rows, columns), sizes))
+        return Cells(*check_positions(("rows", "columns"), (rows, columns), sizes))
 
     def _predictive(self, cells: Cells, rows: Side) -> Predictive:
         return self._predictive_of(*self._products(cells, rows))
@@ -235,10 +235,10 @@ class MatrixFactorization(
         least = 2 if reset else 1
         found = validate_data(
             self,
-            numeric("X", X),
+            check_numeric("X", X),
             reset=reset,
             dtype=np.float64,
             ensure_all_finite="allow-nan",
             ensure_min_samples=least,
         )
-        return np.asarray(summable("X", found))
+        return np.asarray(check_summable("X", found))

@@ -16,14 +16,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from latlin.diagnostics.inference_data import inference_data
 from latlin.factor.fit import NamedEvidence, draw_gaussians
-from latlin.factor.matrix.cells import CellUnits, codes_of, positions
+from latlin.factor.matrix.cells import CellUnits, check_positions, codes_of
 from latlin.factor.matrix.energies import Cells, Energy, Index, MomentEnergy, Side, product_moments
 from latlin.factor.matrix.fit import FIRST_SPREAD, LEAST, SidePrior, improve, learn_likelihood, negative_divergence
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import Array, summable
+from latlin.numerics.arrays import Array, check_summable
 from latlin.numerics.ascent import Ascent, Measure, Rules, ascend
-from latlin.numerics.options import whole
-from latlin.numerics.progress import begun
+from latlin.numerics.options import check_whole
+from latlin.numerics.progress import show_beginning
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.families import Family
 from latlin.potentials.predictive import Predictive
@@ -124,15 +124,15 @@ def balance(sides: list[Side], rank: int) -> list[Side]:
     turned, last = [], np.ones(rank)
     for side in sides[:-1]:
         size = np.sqrt(np.mean(side.mean[:, :rank] ** 2 + np.einsum("nkk->nk", side.cov)[:, :rank], axis=0))
-        turned.append(stretched(side, 1.0 / size))
+        turned.append(stretch_side(side, 1.0 / size))
         last = last * size
-    turned.append(stretched(sides[-1], last))
+    turned.append(stretch_side(sides[-1], last))
     relevance = np.mean(turned[-1].mean[:, :rank] ** 2 + np.einsum("nkk->nk", turned[-1].cov)[:, :rank], axis=0)
     order = np.concatenate([np.argsort(-relevance, kind="stable"), np.arange(rank, rank + MODES)])
     return [Side(side.mean[:, order], side.cov[:, order[:, None], order[None, :]]) for side in turned]
 
 
-def stretched(side: Side, size: Array) -> Side:
+def stretch_side(side: Side, size: Array) -> Side:
     """The first latents of a mode times these numbers."""
     full = np.append(size, np.ones(side.mean.shape[1] - len(size)))
     return Side(side.mean * full, side.cov * np.outer(full, full))
@@ -171,7 +171,7 @@ def begin(
         margin = np.where(seen, rest, 0.0).sum(axis=axes) / np.maximum(count, 1)
         rest = rest - margin.reshape([-1 if m == mode else 1 for m in range(MODES)])
         margins.insert(0, margin)
-    latents = components(np.where(seen, rest, 0.0), rank, rng)
+    latents = start_latents(np.where(seen, rest, 0.0), rank, rng)
     sides = [
         spread_about(latent, margin, mode) for mode, (latent, margin) in enumerate(zip(latents, margins, strict=True))
     ]
@@ -180,7 +180,7 @@ def begin(
     return state._replace(bound=problem.bound(state))
 
 
-def components(rest: Array, rank: int, rng: np.random.Generator | None) -> list[Array]:
+def start_latents(rest: Array, rank: int, rng: np.random.Generator | None) -> list[Array]:
     """Latents of the three modes to start from."""
     spread = rng or np.random.default_rng(0)
     if rng is not None:
@@ -315,14 +315,14 @@ class TrilinearFactorization(CellUnits, NamedEvidence, Archived, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> TrilinearFactorization:
         """Fit to a table of shape (first, second, third); NaN marks missing cells."""
         self._check_options()
-        whole("n_init", self.n_init, 1)
-        X = three_indices(X)
+        check_whole("n_init", self.n_init, 1)
+        X = check_three_indices(X)
         seen, values, parameters = self._learn_cells(X)
         family, below = self._family, self.energy == "bound"
         problem = TrilinearProblem(np.nonzero(seen), values[seen], family, X.shape, self.n_components, below)
         rng, codes = generator(self.random_state), codes_of(values, family)
         kinds = [None, *(rng for _ in range(self.n_init - 1))]
-        with begun("trilinear factorisation", self.verbose):
+        with show_beginning("trilinear factorisation", self.verbose):
             starts = [begin(problem, codes, parameters, kind) for kind in kinds]
             found = climb_from_starts(problem, starts, self._rules(), self.verbose)
         shift = self._shift(seen)
@@ -336,7 +336,7 @@ class TrilinearFactorization(CellUnits, NamedEvidence, Archived, BaseEstimator):
     def sample_posterior(self, n_samples: int = 1, random_state: RandomState = None) -> list[Array]:
         """Draws of the latents of all entries, one array of shape (n_samples, entries, K) per mode."""
         check_is_fitted(self, "first_mean_")
-        count, k, rng = whole("n_samples", n_samples, 1), self.n_components, generator(random_state)
+        count, k, rng = check_whole("n_samples", n_samples, 1), self.n_components, generator(random_state)
         sides = [(getattr(self, f"{name}_mean_"), getattr(self, f"{name}_cov_")) for name in NAMES]
         return [draw_gaussians(mean[:, :k], cov[:, :k, :k], count, rng) for mean, cov in sides]
 
@@ -380,7 +380,7 @@ class TrilinearFactorization(CellUnits, NamedEvidence, Archived, BaseEstimator):
             Also return predictive standard deviations, 0 where a cell was observed.
         """
         check_is_fitted(self, "first_mean_")
-        X, shape = three_indices(X), tuple(len(side.mean) for side in self._sides)
+        X, shape = check_three_indices(X), tuple(len(side.mean) for side in self._sides)
         if X.shape != shape:
             raise ValueError(f"X must have the shape {shape} of the fitted table, got {X.shape}")
         gaps = np.nonzero(np.isnan(X))
@@ -395,7 +395,7 @@ class TrilinearFactorization(CellUnits, NamedEvidence, Archived, BaseEstimator):
         return [Side(getattr(self, f"{name}_mean_"), getattr(self, f"{name}_cov_")) for name in NAMES]
 
     def _positions(self, *given: ArrayLike) -> tuple[Index, ...]:
-        return tuple(positions(NAMES, given, [len(side.mean) for side in self._sides]))
+        return tuple(check_positions(NAMES, given, [len(side.mean) for side in self._sides]))
 
     def _predictive(self, at: tuple[Index, ...]) -> Predictive:
         return self._predictive_of(*self._products(at))
@@ -432,7 +432,7 @@ class TrilinearFactorization(CellUnits, NamedEvidence, Archived, BaseEstimator):
         return tags
 
 
-def three_indices(X: Any) -> Array:
+def check_three_indices(X: Any) -> Array:
     """A table with three indices, checked."""
     try:
         found = np.asarray(X, dtype=np.float64)
@@ -442,4 +442,4 @@ def three_indices(X: Any) -> Array:
         raise ValueError(f"X must have three indices and no empty one, got shape {found.shape}")
     if np.isinf(found).any():
         raise ValueError("X must hold finite numbers and NaN for missing cells, got an infinite one")
-    return np.asarray(summable("X", found))
+    return np.asarray(check_summable("X", found))

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from latlin.factor.mixed.sites import Index, family_of
-from latlin.numerics.arrays import Array, summable
+from latlin.numerics.arrays import Array, check_summable
+from latlin.numerics.options import PerRow, Rows
 from latlin.numerics.stored import storable
 from latlin.potentials.base import Potential
 from latlin.potentials.checks import RefusedSites
@@ -90,7 +91,7 @@ class Column:
         if not np.all(np.isfinite(seen)):
             raise ValueError(f"column {self.name!r} must be finite or missing, got {seen[~np.isfinite(seen)][0]}")
         self._refuse_impossible(numbers)
-        return np.asarray(summable(f"column {self.name!r}", numbers))
+        return np.asarray(check_summable(f"column {self.name!r}", numbers))
 
     def _refuse_impossible(self, seen: Array) -> None:
         """Numbers that the column's family cannot produce; missing ones are NaN."""
@@ -145,7 +146,7 @@ class MixedTable:
         found = tuple(places.get(column.beside, -1) for column in self.columns for _ in range(column.width))
         return found if places else ()
 
-    def encode(self, X: Any) -> Array:
+    def encode(self, X: Rows) -> Array:
         """The encoded matrix of a user's table."""
         raw = read_columns(X)
         if len(raw) != len(self.columns):
@@ -167,7 +168,7 @@ class MixedTable:
                 total += np.where(np.isnan(encoded[:, where.start]), 0.0, np.log(column.scale))
         return total
 
-    def refill(self, X: Any, filled: Sequence[NDArray[Any]]) -> Any:
+    def refill(self, X: Rows, filled: Sequence[NDArray[Any]]) -> Any:
         """A copy of the user's table with its columns replaced."""
         if self.frame:
             return type(X)(dict(zip(X.columns, filled, strict=True)), index=X.index)
@@ -191,7 +192,7 @@ def _check_beside(column: Column, y: Array, beside: Array) -> None:
         raise ValueError(f"columns {column.name!r} and {column.beside!r}: {error.of_rows(seen)}") from None
 
 
-def read_columns(X: Any) -> list[tuple[Any, NDArray[Any], NDArray[np.bool_]]]:
+def read_columns(X: Rows) -> list[tuple[Any, NDArray[Any], NDArray[np.bool_]]]:
     """Name, values and missing entries of every column of a data frame or an array."""
     if is_frame(X):
         return [(name, np.asarray(X[name], dtype=object), np.asarray(X[name].isna())) for name in X.columns]
@@ -200,7 +201,7 @@ def read_columns(X: Any) -> list[tuple[Any, NDArray[Any], NDArray[np.bool_]]]:
     return [(j, array[:, j], absent[:, j]) for j in range(array.shape[1])]
 
 
-def is_frame(X: Any) -> bool:
+def is_frame(X: Rows) -> bool:
     """Whether X is a data frame, by what it can do."""
     return hasattr(X, "columns") and hasattr(X, "isna") and hasattr(X, "assign")
 
@@ -215,7 +216,7 @@ def _absent(array: Any) -> NDArray[np.bool_]:
 
 
 def make_table(
-    X: Any, types: Mapping[Any, str] | Sequence[str] | None, beside: Mapping[Any, Any] | None = None
+    X: Rows, types: Mapping[Any, str] | Sequence[str] | None, beside: Mapping[Any, Any] | None = None
 ) -> MixedTable:
     """The columns of a table with the kinds a user gave, or those their dtypes suggest."""
     raw = read_columns(X)
@@ -274,7 +275,7 @@ def _ordered_levels(frame: Any) -> dict[Any, tuple[Any, ...]]:
     return {name: tuple(dtype.categories) for name, dtype in dtypes.items() if getattr(dtype, "ordered", False)}
 
 
-def suggest_kind(seen: NDArray[Any], ordered: bool, X: Any, name: Any) -> str:
+def suggest_kind(seen: NDArray[Any], ordered: bool, X: Rows, name: Any) -> str:
     """ordered categories: ordinal; text and other categories: categorical; two values 0 and 1, or bool: binary;
     whole numbers (of an integer dtype): count; else real."""
     if ordered:
@@ -366,7 +367,7 @@ def predict_column(column: Column, m: Array, v: Array, values: dict[str, Any], t
     return Prediction(none, none, ones / ones.sum(axis=1, keepdims=True))
 
 
-def _with_trials(column: Column, kind: Potential, trials: Any) -> Potential:
+def _with_trials(column: Column, kind: Potential, trials: PerRow) -> Potential:
     """The potential of new successes; trials that are no counts get a sentence."""
     try:
         return kind.replace(trials=trials)
@@ -375,7 +376,7 @@ def _with_trials(column: Column, kind: Potential, trials: Any) -> Potential:
 
 
 def draw_column(
-    column: Column, eta: Array, values: dict[str, Any], rng: np.random.Generator, trials: Any = None
+    column: Column, eta: Array, values: dict[str, Any], rng: np.random.Generator, trials: PerRow = None
 ) -> NDArray[Any]:
     """One draw per row of a column whose η, of shape (n, width), are known, and of successes the trials."""
     if column.kind == "categorical":

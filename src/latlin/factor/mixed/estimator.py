@@ -24,15 +24,15 @@ from latlin.factor.mixed.columns import (
     make_table,
     predict_column,
 )
-from latlin.factor.mixed.fit import MixedProblem, climb, cold_posterior, make_engine, projected, unit_student_t
+from latlin.factor.mixed.fit import MixedProblem, climb, infer_new_rows, make_engine, project_rows, unit_student_t
 from latlin.factor.mixed.rows import COUNTS
 from latlin.factor.mixed.sites import family_of
 from latlin.inference.diagnosis.dispersion import dispersion_about
 from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import Array, visible
+from latlin.numerics.arrays import Array, check_visible
 from latlin.numerics.ascent import Rules
-from latlin.numerics.options import is_name, number, one_of, whole
+from latlin.numerics.options import check_choice, check_number, check_whole, is_name
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable_as
 from latlin.potentials import Gaussian, Laplace
@@ -210,7 +210,7 @@ class MixedFactorAnalysis(
             place, seen = where.start, ~np.isnan(rows[:, where.start])
             sites = self.sites_.potential(place, self.sites_.observed(rows, seen, place))
             theta = np.append(self.sites_.loading[place], self.sites_.intercept[place])
-            found = dispersion_about(sites, *projected(theta, means[seen], covs[seen]))
+            found = dispersion_about(sites, *project_rows(theta, means[seen], covs[seen]))
             self.dispersion_[column.name] = found.ratio
             said += [f"column {column.name!r} is {words}" for words in [found.words(wider, "type")] if words]
         self.finding_ = "; ".join(said)
@@ -225,7 +225,7 @@ class MixedFactorAnalysis(
     def score_samples(self, X: Any) -> Array:
         """A bound on (or approximation of) log p(observed entries) of every row, constants included."""
         rows = self._encoded(X)
-        values = cold_posterior(self._engine, rows, self.sites_)[2]
+        values = infer_new_rows(self._engine, rows, self.sites_)[2]
         return values - self.table_.log_scale(rows)
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -250,7 +250,7 @@ class MixedFactorAnalysis(
         """
         X = self._validated(X, False)
         rows = self.table_.encode(X)
-        means, covs, _ = cold_posterior(self._engine, rows, self.sites_)
+        means, covs, _ = infer_new_rows(self._engine, rows, self.sites_)
         filled, certainty = [], {}
         places = self.table_.places
         for column, where in zip(self.table_.columns, self.table_.slices, strict=True):
@@ -272,7 +272,7 @@ class MixedFactorAnalysis(
         check_is_fitted(self, "sites_")
         rng = generator(random_state)
         sites = self.sites_
-        eta = self._draw_latents(whole("n_samples", n_samples), rng) @ sites.loading.T + sites.intercept
+        eta = self._draw_latents(check_whole("n_samples", n_samples), rng) @ sites.loading.T + sites.intercept
         return {
             column.name: draw_column(
                 column, eta[:, where], sites.parameters[where.start], rng, (trials or {}).get(column.name)
@@ -325,7 +325,7 @@ class MixedFactorAnalysis(
         return predict_column(column, m, v, self.sites_.parameters[where.start], trials)
 
     def _posterior(self, X: Any) -> tuple[Array, Array, Array]:
-        return cold_posterior(self._engine, self._encoded(X), self.sites_)
+        return infer_new_rows(self._engine, self._encoded(X), self.sites_)
 
     def _encoded(self, X: Any) -> Array:
         X = self._validated(X, False)
@@ -335,27 +335,32 @@ class MixedFactorAnalysis(
         if not reset:
             check_is_fitted(self, "sites_")
         if is_frame(X):
-            validate_data(self, visible("X", X), reset=reset, skip_check_array=True)
+            validate_data(self, check_visible("X", X), reset=reset, skip_check_array=True)
             if reset and len(X) < 2:
                 raise ValueError(f"X must have at least 2 samples, got {len(X)}")
             return X
         kind: Any = np.float64 if self.types is None else None
         least = 2 if reset else 1
         return validate_data(
-            self, visible("X", X), reset=reset, dtype=kind, ensure_all_finite="allow-nan", ensure_min_samples=least
+            self,
+            check_visible("X", X),
+            reset=reset,
+            dtype=kind,
+            ensure_all_finite="allow-nan",
+            ensure_min_samples=least,
         )
 
     def _check_options(self) -> None:
         for name, known in (("engine", ENGINES), ("latents", LATENTS)):
-            one_of(name, getattr(self, name), known)
-        whole("n_components", self.n_components, 1)
+            check_choice(name, getattr(self, name), known)
+        check_whole("n_components", self.n_components, 1)
         if self.engine == "quadrature" and self.n_components not in COUNTS:
             raise ValueError(f"engine 'quadrature' takes at most {max(COUNTS)} components, got {self.n_components}")
         if not is_name(self.df, "auto"):
-            number("df", self.df, above=2.0)
+            check_number("df", self.df, above=2.0)
         for name in ("penalty", "tol"):
-            number(name, getattr(self, name), least=0.0)
-        number("noise_floor", self.noise_floor, least=0.0, below=1.0)
+            check_number(name, getattr(self, name), least=0.0)
+        check_number("noise_floor", self.noise_floor, least=0.0, below=1.0)
         if self.beside is not None and not isinstance(self.beside, Mapping):
             raise ValueError(f"beside must be a dict of columns by columns, got {self.beside!r:.80}")
         if self.types is not None and not isinstance(self.types, Mapping | Sequence):

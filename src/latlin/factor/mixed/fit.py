@@ -93,7 +93,7 @@ class MixedProblem:
             theta = fit_column(own, theta, max_iter)
             loading[column], intercept[column] = theta[:-1], theta[-1]
             if old.parameters[column]:
-                m, v = projected(theta, means, covs)
+                m, v = project_rows(theta, means, covs)
                 parameters[column] = fit_parameters(potential, m, v, self.noise_floor, weight)
         return state._replace(sites=ColumnSites(old.families, loading, intercept, tuple(parameters), old.beside))
 
@@ -108,7 +108,7 @@ class MixedProblem:
         found, values = self.expect(state, 2, 1e-4)
         new = self.maximise(found)
         if self.expand:
-            new = expanded(new, self.penalty)
+            new = expand_latents(new, self.penalty)
         if new.df is not None:
             new = new._replace(df=fit_df(new))
         change = float(np.abs(new.sites.loading - state.sites.loading).max())
@@ -186,7 +186,7 @@ def fit_column(column: ColumnSum, theta: Array, max_iter: int) -> Array:
     return theta
 
 
-def projected(theta: Array, means: Array, covs: Array) -> tuple[Array, Array]:
+def project_rows(theta: Array, means: Array, covs: Array) -> tuple[Array, Array]:
     """Mean and variance of b + fᵀw for every row."""
     f = theta[:-1]
     return means @ f + theta[-1], np.maximum((covs @ f) @ f, 0.0)
@@ -271,7 +271,7 @@ def fit_df(state: MixedState) -> float:
 # --- EM
 
 
-def expanded(state: MixedState, penalty: float) -> MixedState:
+def expand_latents(state: MixedState, penalty: float) -> MixedState:
     """The latents moved and scaled to mean zero and unit covariance, if the penalised bound gains."""
     n, k = state.means.shape
     sites = state.sites
@@ -329,7 +329,7 @@ def climb(
     return ascend(problem.step, start, rules, label="mixed factor analysis", verbose=verbose)
 
 
-def cold_posterior(
+def infer_new_rows(
     engine: RowEngine, rows: Array, sites: ColumnSites, max_iter: int = 100, tol: float = 1e-8
 ) -> tuple[Array, Array, Array]:
     """Means, covariances and bounds of rows that were not seen before."""

@@ -67,7 +67,7 @@ class ClimbingRows:
             climbing = RowClimb(gather(rows[at], sites), sites, self, means[at], covs[at])
             values[at] = climbing.run(max_iter, tol)
 
-        in_chunks(climb, len(rows))
+        run_in_chunks(climb, len(rows))
         return values
 
 
@@ -204,7 +204,7 @@ class PropagatingRows:
         def propagate(at: slice) -> None:
             values[at] = Propagation(rows[at], sites, means[at], covs[at]).run(max(tol, LEAST_TOL))
 
-        in_chunks(propagate, len(rows))
+        run_in_chunks(propagate, len(rows))
         return values
 
 
@@ -288,7 +288,7 @@ class Propagation:
         return np.maximum(np.abs(d_t) * v, np.abs(d_h) * np.sqrt(v))
 
 
-def in_chunks(action: Callable[[slice], None], n: int) -> None:
+def run_in_chunks(action: Callable[[slice], None], n: int) -> None:
     """action(slice) on consecutive chunks of range(n), as many at a time as there are threads."""
     chunks = [slice(low, min(low + CHUNK, n)) for low in range(0, n, CHUNK)]
     threads = min(thread_count(), len(chunks))
@@ -351,7 +351,7 @@ class NodeRows:
                 means[at], covs[at] = moments(found)
             values[at] = found.log_evidence
 
-        in_chunks(settle, len(rows))
+        run_in_chunks(settle, len(rows))
         return values
 
     def weigh(self, rows: Array, sites: ColumnSites, means: Array, covs: Array) -> WeighedNodes:
@@ -379,7 +379,7 @@ class NodeRows:
             node, row = np.nonzero(found.shares > NEGLIGIBLE)
             parts[at.start] = (row + at.start, found.points[node, row], found.shares[node, row])
 
-        in_chunks(take, len(rows))
+        run_in_chunks(take, len(rows))
         row, points, shares = (np.concatenate(own) for own in zip(*(parts[k] for k in sorted(parts)), strict=True))
         return LatentSample(row, points, np.zeros((*points.shape, points.shape[1])), shares)
 

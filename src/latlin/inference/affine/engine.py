@@ -26,13 +26,13 @@ from latlin.inference.forms.prior import refuse_sparse
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.gaussian_kl.engine import GaussianKL
 from latlin.inference.gaussian_kl.split import MOST_COMPONENTS, SPLIT_TOL, join_parts, refit_parts, split
-from latlin.inference.model import LatentLinearModel, Model, in_memory
+from latlin.inference.model import LatentLinearModel, Model, require_in_memory
 from latlin.inference.posterior import Posterior
-from latlin.numerics.alerts import quiet
+from latlin.numerics.alerts import ignore_convergence_warnings
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend, backtrack, rounding
 from latlin.numerics.optimise import ascent_direction, remember
-from latlin.numerics.options import number, one_of, whole
+from latlin.numerics.options import check_choice, check_number, check_whole
 from latlin.numerics.stored import storable_by_arguments
 from latlin.potentials.base import Potential
 
@@ -113,13 +113,13 @@ class AffineKL:
 
     def __post_init__(self) -> None:
         if not isinstance(self.base, Base):
-            one_of("base", self.base, ("auto", *FAMILIES))
+            check_choice("base", self.base, ("auto", *FAMILIES))
         if not self.optimise_shape and not isinstance(self.base, Base):
             raise ValueError(f"optimise_shape=False needs a base object with its shapes, got base={self.base!r}")
-        number("tol", self.tol, above=0.0)
+        check_number("tol", self.tol, above=0.0)
         if self.rank is not None:
-            whole("rank", self.rank, least=1)
-        whole("components", self.components, 1, MOST_COMPONENTS)
+            check_whole("rank", self.rank, least=1)
+        check_whole("components", self.components, 1, MOST_COMPONENTS)
 
     def run(
         self,
@@ -131,7 +131,7 @@ class AffineKL:
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
-        model = in_memory(model, self.name)
+        model = require_in_memory(model, self.name)
         if self.components > 1:
             return self._run_split(model, start, verbose, checkpoint)
         refuse_extra_variance(model, self.name)
@@ -175,7 +175,7 @@ class AffineKL:
         if model.gaussian:
             return first
         rough, rougher = GaussianKL(tol=SPLIT_TOL), replace(single, tol=max(self.tol, SPLIT_TOL))
-        with np.errstate(all="ignore"), quiet():
+        with np.errstate(all="ignore"), ignore_convergence_warnings():
             parts = split(model, rough.run(model), lambda part, near: rough.run(part, start=near), self.components)
             return join_parts(first, refit_parts(first, parts, rougher.run), self.components, started)
 

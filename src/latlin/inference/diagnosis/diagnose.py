@@ -28,11 +28,11 @@ from latlin.diagnostics.weights import (
     WeightSummary,
     corrected_moments,
     defended_evidence,
-    response,
+    largest_moves,
     summarise_weights,
 )
-from latlin.inference.diagnosis.log_joint import DiagnosedPosterior, ProposalDraws, draws_for, log_joint
-from latlin.inference.model import in_memory
+from latlin.inference.diagnosis.log_joint import DiagnosedPosterior, ProposalDraws, log_joint, plan_draws
+from latlin.inference.model import require_in_memory
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
 from latlin.potentials.student_t import Cauchy, StudentT
@@ -168,7 +168,7 @@ def judge(found: Findings) -> Verdict:
     return Verdict("accurate", f"{weights}, and means and standard deviations agree with the corrected ones")
 
 
-def cautioned(verdict: Verdict, caution: tuple[str, str] | None) -> Verdict:
+def worse_verdict(verdict: Verdict, caution: tuple[str, str] | None) -> Verdict:
     """The worse of a verdict and of what was known before any draw, such as an optimum at an end of its search."""
     if caution is None or WORDS.index(verdict.word) >= WORDS.index(caution[0]):
         return verdict
@@ -268,10 +268,10 @@ def diagnose(posterior: DiagnosedPosterior, n: int | None = None, random_state: 
         return _without_draws(posterior, Verdict("wrong", why))
     if posterior.caution is not None and posterior.caution[0] == UNKNOWN:
         return _without_draws(posterior, Verdict("rough", posterior.caution[1]))
-    model = in_memory(posterior.model)
+    model = require_in_memory(posterior.model)
     n = _enough(sum(model.site_count(factor) for factor in model.sites)) if n is None else n
     block = max(8, min(int(n), NUMBERS // model.dim))
-    draws = draws_for(posterior, int(n), generator(random_state), block=block)
+    draws = plan_draws(posterior, int(n), generator(random_state), block=block)
     log_p, log_components = _evaluated(posterior, draws)
     log_weights = log_p[: draws.counts[0]] - log_components[: draws.counts[0], 0]
     own = summarise_weights(log_weights)
@@ -286,10 +286,10 @@ def diagnose(posterior: DiagnosedPosterior, n: int | None = None, random_state: 
         moment_gap(posterior.mean, posterior.variance, moments, posterior.names),
         posterior.converged,
         below,
-        response(draws.own_blocks(), log_weights, posterior.mean, posterior.variance, certainty(model.dim)),
+        largest_moves(draws.own_blocks(), log_weights, posterior.mean, posterior.variance, certainty(model.dim)),
         _divergence(low, log_weights) / model.dim,
     )
-    verdict = cautioned(judge(findings), posterior.caution)
+    verdict = worse_verdict(judge(findings), posterior.caution)
     return _assembled(posterior, own, defended, moments, (low, high), verdict, int(n))
 
 
@@ -306,7 +306,7 @@ def _divergence(low: float, log_weights: Array) -> float:
 
 
 def _evaluated(posterior: DiagnosedPosterior, draws: ProposalDraws) -> tuple[Array, Array]:
-    joint = log_joint(in_memory(posterior.model))
+    joint = log_joint(require_in_memory(posterior.model))
     log_p = np.empty(draws.total)
     log_components = np.empty((draws.total, len(draws.proposals)))
     for span, w in draws.blocks():

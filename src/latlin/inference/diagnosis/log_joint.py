@@ -28,7 +28,7 @@ from latlin.inference.forms.prior import (
 )
 from latlin.inference.forms.projections import stacked_rows, stacked_sites
 from latlin.inference.forms.sites import Sites
-from latlin.inference.model import IN_BLOCKS, GaussianFactor, LatentLinearModel, Model, SiteFactor, in_memory
+from latlin.inference.model import IN_BLOCKS, GaussianFactor, LatentLinearModel, Model, SiteFactor, require_in_memory
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.linalg import cholesky
 
@@ -150,7 +150,7 @@ class AveragedLogJoint:
     """log Σ_k weight_k p_k(w) of a model whose hyperparameters are integrated out."""
 
     def __init__(self, model: AveragedModel) -> None:
-        self._parts = [LogJoint(in_memory(part)) for part in model.parts]
+        self._parts = [LogJoint(require_in_memory(part)) for part in model.parts]
         self._log_weights = model.log_weights
 
     def __call__(self, w: Array) -> Array:
@@ -393,7 +393,7 @@ class ProposalDraws:
         return np.stack([proposal.logpdf(w) for proposal in self.proposals], axis=1)
 
 
-def draws_for(posterior: DiagnosedPosterior, count: int, rng: np.random.Generator, block: int) -> ProposalDraws:
+def plan_draws(posterior: DiagnosedPosterior, count: int, rng: np.random.Generator, block: int) -> ProposalDraws:
     """The proposals for a posterior, and their shares of `count` draws."""
     spread, mean = _spread(posterior.density), posterior.mean
     proposals: list[Proposal] = [
@@ -402,7 +402,7 @@ def draws_for(posterior: DiagnosedPosterior, count: int, rng: np.random.Generato
         StretchedT(mean, spread, *FAR),
     ]
     shares = list(SHARES)
-    prior = _prior(in_memory(posterior.model))
+    prior = _prior(require_in_memory(posterior.model))
     if prior is None:
         shares = [*SHARES[:2], SHARES[2] + SHARES[3]]
     else:

@@ -25,11 +25,11 @@ from latlin.inference.forms.projections import stacked_sites
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.forms.sparse import SparseForm
-from latlin.inference.model import LatentLinearModel, Model, in_memory
+from latlin.inference.model import LatentLinearModel, Model, require_in_memory
 from latlin.inference.posterior import Posterior
-from latlin.numerics.alerts import ConvergenceWarning, alert, quiet
+from latlin.numerics.alerts import ConvergenceWarning, alert, ignore_convergence_warnings
 from latlin.numerics.ascent import Ascent, Checkpoint, Measure, Rules, ascend
-from latlin.numerics.options import number, one_of, whole
+from latlin.numerics.options import check_choice, check_number, check_whole
 from latlin.numerics.stored import storable_by_arguments
 
 SCHEDULES: dict[str, Callable[[SiteForm], Schedule]] = {
@@ -91,11 +91,11 @@ class ExpectationPropagation:
     double_loop: int = 300
 
     def __post_init__(self) -> None:
-        number("power", self.power, above=0.0, most=1.0)
-        number("damping", self.damping, least=0.0, below=1.0)
-        one_of("schedule", self.schedule, SCHEDULES)
-        whole("sweeps", self.sweeps, 1)
-        whole("double_loop", self.double_loop, 0)
+        check_number("power", self.power, above=0.0, most=1.0)
+        check_number("damping", self.damping, least=0.0, below=1.0)
+        check_choice("schedule", self.schedule, SCHEDULES)
+        check_whole("sweeps", self.sweeps, 1)
+        check_whole("double_loop", self.double_loop, 0)
 
     def run(
         self,
@@ -107,7 +107,7 @@ class ExpectationPropagation:
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
-        model = in_memory(model, self.name)
+        model = require_in_memory(model, self.name)
         refuse_extra_variance(model, self.name)
         form = site_form(model)
         first = _prior_sites(form) if start is None else inherit_parameters(form, model, start)
@@ -246,7 +246,7 @@ def propagate(model: LatentLinearModel, optimum: Posterior) -> Posterior | None:
     sites = stacked_sites(model)
     if optimum.sites is None or sites.extra is not None or not sites.log_concave or sites.gaussian:
         return None
-    with quiet(), suppress(ValueError, FloatingPointError):
+    with ignore_convergence_warnings(), suppress(ValueError, FloatingPointError):
         found = ExpectationPropagation(tol=MISMATCH, sweeps=SWEEPS, double_loop=0).run(model, start=optimum)
         return found if found.converged else None
     return None

@@ -24,7 +24,7 @@ from latlin.densities.density import Density, PointMass
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.sparse_precision import ProbedPrecisionCovariance, SparsePrecisionCovariance
 from latlin.distributed.blocks import Block, add
-from latlin.inference.blocks import BlockModel, Reading, pieces
+from latlin.inference.blocks import BlockModel, Reading, read_pieces
 from latlin.inference.evidence.terms import (
     EvidenceGradient,
     EvidenceTerm,
@@ -35,7 +35,7 @@ from latlin.inference.evidence.terms import (
 )
 from latlin.inference.forms.prior import prior_gaussian
 from latlin.inference.forms.projections import stacked_rows, stacked_sites
-from latlin.inference.model import GaussianFactor, LatentLinearModel, in_memory
+from latlin.inference.model import GaussianFactor, LatentLinearModel, require_in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.intrinsic import hold_coordinates
@@ -81,7 +81,7 @@ def gaussian_gradients(
 def own_factors(posterior: FittedPosterior) -> LatentLinearModel:
     """The factors that are here, wherever the rows are."""
     model = posterior.model
-    return model.own if isinstance(model, BlockModel) else in_memory(model)
+    return model.own if isinstance(model, BlockModel) else require_in_memory(model)
 
 
 def _in_site_form(posterior: FittedPosterior, held: LatentLinearModel) -> bool:
@@ -259,7 +259,7 @@ def parameter_sums(
     # one vector for all sites (cut points), or one number
     shapes = {name: np.shape(kind.value_of(name)) for name in kind.free}
     total: tuple[Any, ...] = tuple(np.zeros(shape) for shape in shapes.values())
-    for observed in pieces(block, reading):
+    for observed in read_pieces(block, reading):
         sites = observed.sites
         here = term.site_term(posterior, observed.rows, sites, movement)
         found = parameter_gradients(here, observed.potential, slice(0, len(sites)), sites.weight)
@@ -331,7 +331,7 @@ class PrecisionSlopes:
 
         S_ij, which is given, + r̄_i r̄_j and, for the Laplace approximation, the movement of its mode.
         """
-        residual = self._density().mean - in_memory(self.posterior.model).gaussians[0].mean
+        residual = self._density().mean - require_in_memory(self.posterior.model).gaussians[0].mean
         first, second = residual[i], residual[j]
         if self._move is None:
             return covariance + first * second

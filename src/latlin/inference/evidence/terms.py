@@ -18,12 +18,12 @@ from latlin.densities.characteristic import Projected, expect
 from latlin.densities.density import Density
 from latlin.densities.gaussian import Gaussian
 from latlin.distributed.blocks import Block
-from latlin.inference.blocks import BlockModel, Reading, pieces
+from latlin.inference.blocks import BlockModel, Reading, read_pieces
 from latlin.inference.forms.free import free_form
 from latlin.inference.forms.prior import reference_point
 from latlin.inference.forms.projections import stacked_rows, stacked_sites
 from latlin.inference.forms.sites import SiteParameters, Sites, cavity
-from latlin.inference.model import Model, in_memory
+from latlin.inference.model import Model, require_in_memory
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
 from latlin.potentials.base import Potential
@@ -349,7 +349,7 @@ class TiltedEvidence(Stationary):
         assert posterior.sites is not None  # expectation propagation always has them
         at, variance = _marginals(posterior, rows, sites)
         # the stand-ins count x from the prior mean, the potentials from their own zero
-        start = rows @ reference_point(in_memory(posterior.model)) + sites.offset
+        start = rows @ reference_point(require_in_memory(posterior.model)) + sites.offset
         _, m, v = cavity(*posterior.sites, at - start, variance, self.power)
         return TiltedTerm(m + start, v, self.power * sites.weight, self.power)
 
@@ -365,7 +365,7 @@ class FreeFormEvidence(Stationary):
     def site_term(
         self, posterior: FittedPosterior, rows: Any, sites: Sites, movement: Movement | None = None
     ) -> SiteTerm:
-        form = free_form(in_memory(posterior.model))
+        form = free_form(require_in_memory(posterior.model))
         assert form is not None  # the density came from it
         centre = form.centres(posterior.density.mean - form.origin)[form.coordinates]
         own = np.diagonal(form.precision)[form.coordinates]
@@ -384,7 +384,7 @@ class CurvedEvidence:
 
     def movement(self, posterior: FittedPosterior) -> Movement:
         model, density = posterior.model, posterior.density
-        held = model.own if isinstance(model, BlockModel) else in_memory(model)
+        held = model.own if isinstance(model, BlockModel) else require_in_memory(model)
         rows = stacked_rows(held)
         marginals = density.project(rows)
         pull = _pull(marginals, stacked_sites(held))
@@ -441,6 +441,6 @@ def _pull(marginals: Any, sites: Sites) -> Array:
 def pull_sums(block: Block, reading: Reading, density: Density) -> tuple[Any, ...]:
     """Hᵀ ½s²ψ‴ of a block."""
     total = np.zeros(len(density.mean))
-    for observed in pieces(block, reading):
+    for observed in read_pieces(block, reading):
         total += observed.rows.T @ _pull(density.project(observed.rows), observed.sites)
     return (total,)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from latlin.densities.chain import Chain, ChainCovariance, SmoothedChain, smooth, totals
+from latlin.densities.chain import Chain, ChainCovariance, SmoothedChain, smooth, sum_by_state
 from latlin.densities.gaussian import Gaussian
 from latlin.inference.forms.projections import stacked_sites
 from latlin.inference.forms.site_family import SiteForm, Solution
@@ -82,7 +82,7 @@ class ChainProjections:
 
     def sums(self, values: Array) -> Array:
         """Totals of numbers per site over the sites of every state."""
-        return totals(values, self.state, self.chain.steps)
+        return sum_by_state(values, self.state, self.chain.steps)
 
     def seen(self, x: Array) -> Array:
         """hᵀx_t of the states of the sites."""

@@ -34,8 +34,8 @@ from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters, Sites, Start
 from latlin.inference.forms.sparse import sparse_form
 from latlin.inference.forms.sums import HeldSites, SumForm
-from latlin.inference.model import LatentLinearModel, Model, SiteFactor, in_memory
-from latlin.numerics.arrays import LOG_2PI, Array, summable
+from latlin.inference.model import LatentLinearModel, Model, SiteFactor, require_in_memory
+from latlin.numerics.arrays import LOG_2PI, Array, check_summable
 from latlin.numerics.linalg import Cholesky, cholesky, dot, gram, symmetrise
 
 # --- Gaussians in site form when the prior is a full covariance K on w and the sites are on its coordinates.
@@ -175,8 +175,8 @@ def dense_form(model: LatentLinearModel) -> SiteForm:
     """The family for a model in the smaller of its two spaces, by dense matrices."""
     part = gaussian_part(model)
     rows, sites = stacked_rows(model), stacked_sites(model)
-    summable("SiteFactor H", rows)
-    summable("GaussianFactor H", part.measured_rows)
+    check_summable("SiteFactor H", rows)
+    check_summable("GaussianFactor H", part.measured_rows)
     if part.whitening is None:
         return _improper(part, rows, sites)
     kernel = _process(model, part, rows, sites)
@@ -345,7 +345,7 @@ def inherit_parameters(form: SiteForm, model: LatentLinearModel, start: Start) -
 
 def site_form(model: Model) -> SiteForm:
     """The family for a model whose rows are in memory: a chain, a sparse precision, or the smaller of two spaces."""
-    model = in_memory(model)
+    model = require_in_memory(model)
     if not may_take_sparse(model):
         return dense_form(model)
     return chain_form(model) or sparse_form(model) or dense_form(model)
@@ -355,7 +355,7 @@ def sum_form(model: Model) -> SumForm | None:
     """A model by sums alone: it needs factors on w itself and sites on rows; None for any other."""
     if isinstance(model, BlockModel):
         return block_form(model)
-    model = in_memory(model)
+    model = require_in_memory(model)
     if needs_sparse(model):
         return None
     own = [factor for factor in model.sites if factor.H is None]
@@ -377,6 +377,6 @@ def _held(model: LatentLinearModel, factor: SiteFactor, form: SiteForm) -> HeldS
     alone = model.among([factor])
     rows, sites = stacked_rows(alone), stacked_sites(alone)
     if isinstance(factor.H, LinearOperator):
-        summable("SiteFactor H", rows)
+        check_summable("SiteFactor H", rows)
     moved = sites.shifted(np.asarray(rows @ form.mean)) if form.mean.any() else sites
     return HeldSites(whitened_projections(rows, form.whitening), moved)

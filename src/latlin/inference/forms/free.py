@@ -25,7 +25,7 @@ from latlin.inference.forms.sites import Sites
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.ascent import mix
-from latlin.numerics.quadrature import Regions, panels, region_edges
+from latlin.numerics.quadrature import Regions, panel_nodes, region_edges
 from latlin.numerics.stored import storable_as
 from latlin.potentials.base import TiltedMoments
 from latlin.potentials.custom import Custom
@@ -83,7 +83,7 @@ def lay_nodes(
         edges += [(np.asarray(c) - m) / s + np.asarray(width) / s * GRADED for c, width in regions]
     low = np.minimum(OWN[0], centre + width * TILTED[0])
     high = np.maximum(OWN[-1], centre + width * TILTED[-1])
-    z, w = panels(edges, low, high, ORDER)
+    z, w = panel_nodes(edges, low, high, ORDER)
     x = m + s * z
     with np.errstate(divide="ignore"):
         log_w = np.log(w * s) + log_f(x)

@@ -21,7 +21,7 @@ from scipy.linalg import blas, lapack
 from latlin.densities.precision import DiagonalWhitening, Whitening
 from latlin.inference.forms.sites import Sites, join_parts
 from latlin.inference.model import LatentLinearModel, SiteFactor
-from latlin.numerics.arrays import Array, room
+from latlin.numerics.arrays import Array, empty_array
 from latlin.numerics.linalg import gram, rough_gram, rough_whitened_squares, whitened_squares
 from latlin.numerics.options import dense_operator
 from latlin.numerics.weighted_gram import WeightedGram
@@ -268,7 +268,7 @@ class ScaledRows:
 
     def transposed_times(self, r: Array) -> Array:
         seen = r if self.own else self.sums.columns @ r
-        return self.along(np.multiply(self.scale, seen, out=room(len(self.scale))))
+        return self.along(np.multiply(self.scale, seen, out=empty_array(len(self.scale))))
 
     def summed(self, r: Array) -> Array:
         """Hᵀr, unscaled."""

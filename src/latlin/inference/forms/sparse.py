@@ -43,14 +43,14 @@ from latlin.inference.forms.sparse_rows import (
     EntrySums,
     SharedPattern,
     expected_sums,
-    meets_everything,
+    is_hardly_sparse,
     pattern_of,
     times_band,
 )
 from latlin.inference.mode import Expansion
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics import optimise
-from latlin.numerics.arrays import LOG_2PI, Array, largest, room
+from latlin.numerics.arrays import LOG_2PI, Array, empty_array, max_abs
 from latlin.numerics.intrinsic import hold_coordinates
 from latlin.numerics.linalg import Cholesky, dot
 from latlin.numerics.sparse_cholesky import Analysis, Plan, analyse, plan_elimination
@@ -179,20 +179,20 @@ class SparseForm(SiteForm):
         deviation = found.solve(self._pull(parameters.nu))
         precision: Any = UnitPrecision(self, parameters.gamma)
         vars(precision)["found"] = found
-        u = np.divide(deviation, self.projections.scale, out=room(self.rank))
+        u = np.divide(deviation, self.projections.scale, out=empty_array(self.rank))
         return Solution(parameters, precision, u, self.projections.seen(deviation))
 
     def _pull(self, nu: Array) -> Array:
         """b + Hᵀν."""
         own = self.projections.own
-        return np.add(self.prior.linear, nu if own else self.gram.columns @ nu, out=room(self.rank))
+        return np.add(self.prior.linear, nu if own else self.gram.columns @ nu, out=empty_array(self.rank))
 
     def expand(self, u: Array, smoothing: float | None = None) -> Expansion:
         """The log joint about u; where sites are on the coordinates themselves, with few vectors of their length."""
         if smoothing is not None or not self.projections.own:
             return super().expand(u, smoothing)
         scale = self.projections.scale
-        deviation = np.multiply(scale, u, out=room(self.rank))
+        deviation = np.multiply(scale, u, out=empty_array(self.rank))
         with np.errstate(over="ignore", invalid="ignore"):
             value, slope, second = self.sites.expansion(deviation)
             held = self._times_prior(deviation)
@@ -202,7 +202,7 @@ class SparseForm(SiteForm):
         gradient *= scale
         gradient = self.projections.along(gradient)
         gradient += self.linear
-        kept = (deviation, slope, np.negative(second, out=room(self.rank)))
+        kept = (deviation, slope, np.negative(second, out=empty_array(self.rank)))
         return Expansion(u, objective if np.isfinite(objective) else -np.inf, gradient, kept)
 
     def first_coordinates(self) -> Array:
@@ -221,7 +221,7 @@ class SparseForm(SiteForm):
         if precision is None:
             return None
         # P⁻¹g is the way to the mean of the Gaussian with the curvature there
-        step = precision.solve(np.divide(at.gradient, self.projections.scale, out=room(self.rank)))
+        step = precision.solve(np.divide(at.gradient, self.projections.scale, out=empty_array(self.rank)))
         return np.divide(step, self.projections.scale, out=step)
 
     def _first_precision(self, gamma: Array) -> SparsePrecision | None:
@@ -281,9 +281,9 @@ class SparseForm(SiteForm):
         """Largest absolute entry of Hᵀ(Γ − Γ̂)H, twice ∂B/∂S of the Gaussian KL bound, in the coordinates u."""
         scale, single = self.projections.scale, self.gram.single
         if single is None:
-            return largest(self.gram.total(excess) * self.entry_scale)
+            return max_abs(self.gram.total(excess) * self.entry_scale)
         diagonal = np.bincount(self.rows.indices, single.squares * excess, self.rank)
-        return largest(diagonal * scale * scale)
+        return max_abs(diagonal * scale * scale)
 
     def _times_prior(self, deviation: Array) -> Array:
         """Λδ."""
@@ -292,7 +292,7 @@ class SparseForm(SiteForm):
 
     def times_quadratic(self, u: Array) -> Array:
         scale = self.projections.scale
-        found = self._times_prior(np.multiply(scale, u, out=room(self.rank)))
+        found = self._times_prior(np.multiply(scale, u, out=empty_array(self.rank)))
         found *= scale
         return self.projections.along(found)
 
@@ -362,7 +362,7 @@ def _analysed(
     known = _KNOWN.get(key)
     if known is not None:
         return known
-    if optional and (key in _FILLED or meets_everything(rows)):
+    if optional and (key in _FILLED or is_hardly_sparse(rows)):
         return None
     pattern = pattern_of(prior.precision, rows)
     plan = plan_elimination(pattern)
@@ -394,10 +394,10 @@ def _fills(plan: Plan, dim: int) -> bool:
 def _built(model: LatentLinearModel, prior: Quadratic, shared: SharedPattern) -> SparseForm:
     sites = stacked_sites(model)
     sites = sites.shifted(shared.seen_from(prior.origin)) if prior.origin.any() else sites
-    return assembled(SparseForm, model, prior, shared, sites, shared.typical_entries(sites))
+    return assemble_form(SparseForm, model, prior, shared, sites, shared.typical_entries(sites))
 
 
-def assembled(
+def assemble_form(
     kind: type[Form],
     model: LatentLinearModel,
     prior: Quadratic,

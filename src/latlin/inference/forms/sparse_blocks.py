@@ -16,11 +16,11 @@ from scipy import sparse
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.sparse_precision import SparsePrecision, SparsePrecisionCovariance
 from latlin.distributed.blocks import Block, add
-from latlin.inference.blocks import BlockModel, Observed, Reading, pieces
+from latlin.inference.blocks import BlockModel, Observed, Reading, read_pieces
 from latlin.inference.forms.prior import quadratic_of
 from latlin.inference.forms.site_family import STEADY, LocalGaussian
 from latlin.inference.forms.sites import SiteParameters, Sites
-from latlin.inference.forms.sparse import SparseForm, assembled
+from latlin.inference.forms.sparse import SparseForm, assemble_form
 from latlin.inference.forms.sparse_rows import EntrySums, SharedPattern, expected_sums, times_entries
 from latlin.inference.mode import Expansion
 from latlin.numerics.arrays import Array
@@ -113,7 +113,7 @@ def sparse_block_form(model: BlockModel) -> SparseBlockForm:
         # units of the coordinates, which models of the same rows share
         typical = model.kept[TYPICAL] = model.total(sparse_sums, typical_terms, *shape)[2]
     none = Sites((), np.zeros(0), np.zeros(0))
-    return assembled(SparseBlockForm, model.own, prior, shared, none, typical, elsewhere=model)
+    return assemble_form(SparseBlockForm, model.own, prior, shared, none, typical, elsewhere=model)
 
 
 def _shared(model: BlockModel, precision: sparse.csr_array) -> SharedPattern:
@@ -136,7 +136,7 @@ def _shared(model: BlockModel, precision: sparse.csr_array) -> SharedPattern:
 def pattern_sums(block: Block, reading: Reading) -> tuple[Any, ...]:
     """HᵀH of ones: where it is not zero."""
     total: Any = None
-    for observed in pieces(block, reading):
+    for observed in read_pieces(block, reading):
         rows = sparse.csr_array(observed.rows)
         ones = sparse.csr_array((np.ones(rows.nnz, np.float32), rows.indices, rows.indptr), shape=rows.shape)
         found = sparse.csr_array(ones.T @ ones)
@@ -151,13 +151,13 @@ def sparse_sums(
     """Terms of a block at w = origin + deviation."""
     zeros = np.zeros(analysis.dim)
     total: tuple[Any, ...] = EntrySums(0.0, zeros, np.zeros(len(analysis.indices)), zeros)
-    for observed in pieces(block, reading):
-        gram = WeightedGram(bare(analysis), sparse.csr_array(observed.rows))
+    for observed in read_pieces(block, reading):
+        gram = WeightedGram(strip_analysis(analysis), sparse.csr_array(observed.rows))
         total = add(total, terms(gram, _shifted(observed, origin), deviation, *shared))
     return total
 
 
-def bare(analysis: Analysis) -> Analysis:
+def strip_analysis(analysis: Analysis) -> Analysis:
     """The same analysis without what belongs to other rows, so that blocks side by side do not mix theirs."""
     own = {name: getattr(analysis, name) for name in Analysis.__dataclass_fields__}
     return Analysis(**own)
@@ -201,7 +201,7 @@ def normal_terms(gram: WeightedGram, sites: Sites, deviation: Array) -> EntrySum
 
 def weight_sums(block: Block, reading: Reading) -> tuple[Any, ...]:
     """Σw of a block."""
-    return (float(sum(observed.sites.weight.sum() for observed in pieces(block, reading))),)
+    return (float(sum(observed.sites.weight.sum() for observed in read_pieces(block, reading))),)
 
 
 def typical_terms(gram: WeightedGram, sites: Sites, deviation: Array) -> EntrySums:

@@ -14,8 +14,8 @@ from scipy import sparse
 
 from latlin.inference.forms.sites import SiteParameters, Sites
 from latlin.numerics import banded
-from latlin.numerics.arrays import Array, room
-from latlin.numerics.elimination import lower_places, put_lower, times_symmetric
+from latlin.numerics.arrays import Array, empty_array
+from latlin.numerics.elimination import add_lower, lower_places, times_symmetric
 from latlin.numerics.sparse_cholesky import Analysis
 from latlin.numerics.weighted_gram import WeightedGram, alike_rows, has_single_entries
 from latlin.potentials.base import Potential
@@ -51,7 +51,7 @@ class SharedPattern(NamedTuple):
     def prior_entries(self, precision: sparse.csr_array) -> Array:
         """Λ on the analysed pattern."""
         entries = np.zeros(len(self.gram.analysis.indices))
-        put_lower(self.lower, self.places, precision.data, entries)
+        add_lower(self.lower, self.places, precision.data, entries)
         return entries
 
     def typical_entries(self, sites: Sites) -> Array:
@@ -130,7 +130,7 @@ def pattern_of(prior: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_ar
     return sparse.csr_array(here + there.T @ there)
 
 
-def meets_everything(rows: sparse.csr_array) -> bool:
+def is_hardly_sparse(rows: sparse.csr_array) -> bool:
     """Whether coordinates of a large w meet so many others in the rows that the precision is hardly sparse."""
     if rows.shape[1] < SAMPLED:
         return False
@@ -151,6 +151,6 @@ def times_band(analysis: Analysis, entries: Array, v: Array) -> Array | None:
     band = analysis.band
     if band is None or band.border or not all(analysis.as_it_came):
         return None
-    found = room(analysis.dim)
+    found = empty_array(analysis.dim)
     banded.times(entries, band.inner, band.width, analysis.place, v, found)
     return found

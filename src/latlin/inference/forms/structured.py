@@ -22,11 +22,11 @@ from latlin.densities.structured.base import Structure
 from latlin.densities.structured.rows import ProjectionRows
 from latlin.densities.structured.stacked_rows import StackedRows, make_projection_rows
 from latlin.distributed.blocks import Block, Blocks
-from latlin.inference.blocks import BlockModel, Reading, pieces
+from latlin.inference.blocks import BlockModel, Reading, read_pieces
 from latlin.inference.forms.prior import product_of, refuse_sparse
 from latlin.inference.forms.projections import stacked_sites
 from latlin.inference.forms.sites import SiteCurvature, Sites, site_curvature
-from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor, in_memory
+from latlin.inference.model import GaussianFactor, LatentLinearModel, Model, SiteFactor, require_in_memory
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.potentials.base import ExpectedLog
 from latlin.potentials.gaussian import Gaussian as GaussianSites
@@ -119,7 +119,7 @@ class BlockView:
 
     def sites(self, block: Block, structure: Structure) -> Iterator[StructuredSites]:
         """The block's sites, a piece at a time."""
-        for observed in pieces(block, self.reading):
+        for observed in read_pieces(block, self.reading):
             sites = observed.sites
             moved = sites.shifted(observed.times(self.mean)) if self.mean.any() else sites
             yield StructuredSites(make_projection_rows(observed.rows, self.scale), moved, structure)
@@ -193,7 +193,7 @@ def structured_form(model: Model, probes: int = 64) -> StructuredForm:
         form = _held_form(model.own, probes)
         view = BlockView(model.reading, form.mean, form.whitening.scale)
         return replace(form, elsewhere=SitesElsewhere(model.blocks, view, model.log_concave))
-    return _held_form(in_memory(model), probes)
+    return _held_form(require_in_memory(model), probes)
 
 
 def _held_form(model: LatentLinearModel, probes: int) -> StructuredForm:

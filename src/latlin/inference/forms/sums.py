@@ -15,8 +15,8 @@ import numpy as np
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import PrecisionCovariance, Whitening
-from latlin.distributed.blocks import Block, add, tree
-from latlin.inference.blocks import BlockModel, Reading, pieces
+from latlin.distributed.blocks import Block, add, combine_pairwise
+from latlin.inference.blocks import BlockModel, Reading, read_pieces
 from latlin.inference.forms.projections import Projections, whitened_projections
 from latlin.inference.forms.site_family import FLATTEST, STEADY, LocalGaussian, SiteForm
 from latlin.inference.forms.sites import SiteParameters, Sites
@@ -148,7 +148,7 @@ class SumForm:
         if self.elsewhere is not None:
             whitening, w = self.own.whitening, self.own.weights(u)
             parts.append(self.elsewhere.total(block_sums, terms, whitening, w, *shared))
-        total = tree(parts, add)
+        total = combine_pairwise(parts, add)
         return Sums(float(total[0]), total[1], total[2])
 
     def expectation(self, u: Array, precision: Cholesky, moving: bool = True) -> Expectation | None:
@@ -305,7 +305,7 @@ def block_sums(
     """Terms of a block at w."""
     dim = len(w)
     total: tuple[Any, ...] = Sums(0.0, np.zeros(dim), np.zeros((dim, dim), order="F"))
-    for observed in pieces(block, reading):
+    for observed in read_pieces(block, reading):
         projections = whitened_projections(observed.rows, whitening)
         total = add(total, terms(projections, observed.sites, observed.times(w), *shared))
     return total

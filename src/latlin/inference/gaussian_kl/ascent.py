@@ -24,7 +24,7 @@ from latlin.numerics.ascent import (
     backtrack,
     gradient_or_distance,
     grain,
-    may_be_hidden,
+    may_be_rounding,
     mix,
     rounding,
 )
@@ -84,7 +84,7 @@ class Coordinates(Protocol[Place]):
         ...
 
 
-def reached(place: Place, bound: float, gradient: float, size: int) -> Reached[Place]:
+def begin_at(place: Place, bound: float, gradient: float, size: int) -> Reached[Place]:
     """A place without a past, in coordinates of this size."""
     empty = np.zeros((0, size))
     return Reached(place, bound, gradient, empty, empty)
@@ -113,7 +113,7 @@ def maximise_bound(
         moved = coordinates.newton(now) or extrapolate(coordinates, now)
         if moved is None:
             moved = _shorten(coordinates, now) or now
-            if may_be_hidden(moved.bound - now.bound, now.bound, now.grain, moved.gradient, now.gradient):
+            if may_be_rounding(moved.bound - now.bound, now.bound, now.grain, moved.gradient, now.gradient):
                 now = now._replace(grain=_grain(coordinates, now))
                 moved = coordinates.newton(now) or extrapolate(coordinates, now) or moved
         gain, size = moved.bound - now.bound, moved.gradient

@@ -14,7 +14,7 @@ import numpy as np
 
 from latlin.densities.precision import DiagonalWhitening
 from latlin.distributed.blocks import Block, Blocks, add
-from latlin.inference.blocks import pieces
+from latlin.inference.blocks import read_pieces
 from latlin.inference.forms.projections import PIECE, Projections, whitened_projections
 from latlin.inference.forms.sites import SiteParameters
 from latlin.numerics.arrays import Array
@@ -221,7 +221,7 @@ def terms_of_block(
 ) -> tuple[Any, ...]:
     """`ClassTerms` of a block, a piece at a time."""
     total: tuple[Any, ...] = (0.0, np.zeros(means.shape), np.zeros((means.size, means.size)))
-    for data in pieces(block, reading):
+    for data in read_pieces(block, reading):
         rows = hold_classes(link, data, mean, scale)  # type: ignore[arg-type]
         total = add(total, rows.terms(means, covariance))
     return total

@@ -19,7 +19,7 @@ from scipy.optimize import minimize
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.precision import DiagonalWhitening, PrecisionCovariance
 from latlin.inference.forms.sites import SiteParameters
-from latlin.inference.gaussian_kl.ascent import HALF, Reached, maximise_bound, reached
+from latlin.inference.gaussian_kl.ascent import HALF, Reached, begin_at, maximise_bound
 from latlin.inference.gaussian_kl.class_rows import (
     BlockClasses,
     Classes,
@@ -30,7 +30,7 @@ from latlin.inference.gaussian_kl.class_rows import (
     climb_to_mode,
     hold_classes,
 )
-from latlin.inference.gaussian_kl.sums import definite, pack, unpack
+from latlin.inference.gaussian_kl.sums import pack, try_cholesky, unpack
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Rules
@@ -100,7 +100,7 @@ class ClassesBound:
 
     def at(self, m: Array, precision: Array) -> Reached[ClassesPlace] | None:
         """The Gaussian of a mean and a precision; None where it is improper."""
-        chol = definite(precision)
+        chol = try_cholesky(precision)
         if chol is None:
             return None
         covariance = chol.inverse()
@@ -112,7 +112,7 @@ class ClassesBound:
         slope, hat = found.pull.ravel() - m, _with_prior(found.bend)
         bend = chol.whiten(chol.whiten(symmetrise(precision - hat)).T)
         gradient = float(max(np.abs(slope).max(initial=0.0), np.abs(bend).max(initial=0.0)))
-        return reached(ClassesPlace(m, precision, slope, hat), bound, gradient, len(m) * (len(m) + 3) // 2)
+        return begin_at(ClassesPlace(m, precision, slope, hat), bound, gradient, len(m) * (len(m) + 3) // 2)
 
     def near_mode(self) -> tuple[Array, Array]:
         """A mean near the mode, by Newton's method, and the precision there."""
@@ -132,7 +132,7 @@ class ClassesBound:
         return self.at(place.m, place.precision)
 
     def encode(self, place: ClassesPlace) -> tuple[Array, Array] | None:
-        target = definite(place.precision_hat)
+        target = try_cholesky(place.precision_hat)
         if target is None or self.unit is None:
             return None
         there = place.m + target.solve(place.slope)
@@ -144,7 +144,7 @@ class ClassesBound:
 
     def move(self, place: ClassesPlace, length: float) -> Reached[ClassesPlace] | None:
         precision = place.precision + length * (place.precision_hat - place.precision)
-        chol = definite(precision)
+        chol = try_cholesky(precision)
         return None if chol is None else self.at(place.m + length * chol.solve(place.slope), precision)
 
     def newton(self, now: Reached[ClassesPlace]) -> None:
@@ -211,7 +211,7 @@ def fit_coefficients(
     ascent = _climb(bound, first, rules, enough, verbose)
     place = ascent.state.place
     covariance, means = cholesky(place.precision).inverse(), place.m.reshape(count, dim)
-    own, whitening = up_to_a_shift(covariance, count), DiagonalWhitening(scale)
+    own, whitening = independent_precisions(covariance, count), DiagonalWhitening(scale)
     densities = tuple(
         Gaussian(mean + scale * each, PrecisionCovariance(whitening, chol))
         for each, chol in zip(means, own, strict=True)
@@ -292,7 +292,7 @@ def _quasi_newton(bound: ClassesBound, now: Reached[ClassesPlace], rules: Rules)
     return best[0]
 
 
-def up_to_a_shift(covariance: Array, count: int) -> list[Cholesky]:
+def independent_precisions(covariance: Array, count: int) -> list[Cholesky]:
     """Precisions of independent classes whose differences vary as those of a Gaussian of all classes.
 
     S_j + S_k = D_jk, the covariance of w_j − w_k, for all pairs, in least squares: with R_j = Σ_k D_jk and

@@ -275,7 +275,7 @@ def _scales(form: StructuredForm, gamma: Array, usual: DiagonalMoments) -> Array
     return np.where(precision > 0.0, 1.0 / np.sqrt(np.maximum(precision, np.finfo(float).tiny)), usual.scale)
 
 
-def best_fit(covariance: CovarianceOption, climber: Climber, starts: list[DiagonalMoments]) -> StructuredFit:
+def fit_from_starts(covariance: CovarianceOption, climber: Climber, starts: list[DiagonalMoments]) -> StructuredFit:
     """The fit with the highest bound from several places."""
     if len(starts) == 1:
         return covariance.fit(climber, *starts[0])

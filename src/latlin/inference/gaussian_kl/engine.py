@@ -14,12 +14,18 @@ import numpy as np
 
 from latlin.densities.gaussian import Gaussian
 from latlin.densities.structured.base import StructuredCovariance
-from latlin.densities.structured.rows import one_pool
+from latlin.densities.structured.rows import use_one_pool
 from latlin.inference.engine import LOCAL, checkpoint_for
 from latlin.inference.estimated import fit_estimated, refuse_estimated_checkpoint
 from latlin.inference.evidence.terms import ExpectedEvidence
 from latlin.inference.forms.structured import structured_form
-from latlin.inference.gaussian_kl.climber import Climber, CovarianceOption, best_fit, inherit_moments, structured_starts
+from latlin.inference.gaussian_kl.climber import (
+    Climber,
+    CovarianceOption,
+    fit_from_starts,
+    inherit_moments,
+    structured_starts,
+)
 from latlin.inference.gaussian_kl.covariances import (
     Banded,
     Chevron,
@@ -32,11 +38,11 @@ from latlin.inference.gaussian_kl.covariances import (
 from latlin.inference.gaussian_kl.full import ALGORITHMS, FullTask, choose_algorithm
 from latlin.inference.gaussian_kl.split import MOST_COMPONENTS, SPLIT_TOL, join_parts, split
 from latlin.inference.gaussian_kl.subspace import Subspace
-from latlin.inference.model import LatentLinearModel, Model, in_memory
+from latlin.inference.model import LatentLinearModel, Model, require_in_memory
 from latlin.inference.posterior import Posterior
-from latlin.numerics.alerts import quiet
+from latlin.numerics.alerts import ignore_convergence_warnings
 from latlin.numerics.ascent import Rules
-from latlin.numerics.options import one_of, whole
+from latlin.numerics.options import check_choice, check_whole
 from latlin.numerics.stored import storable_by_arguments
 
 #: covariances that have a name, and the options that may stand beside it
@@ -100,8 +106,8 @@ class GaussianKL:
 
     def __post_init__(self) -> None:
         structure = self.structure
-        whole("components", self.components, 1, MOST_COMPONENTS)
-        one_of("algorithm", self.algorithm, ALGORITHMS)
+        check_whole("components", self.components, 1, MOST_COMPONENTS)
+        check_choice("algorithm", self.algorithm, ALGORITHMS)
         if not isinstance(structure, Full) and self.algorithm != "auto":
             raise ValueError(f"algorithm={self.algorithm!r} has no meaning for covariance={structure.name!r}")
 
@@ -128,7 +134,7 @@ class GaussianKL:
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         if self.components > 1:
-            return self._run_split(in_memory(model, self.name), start, verbose, checkpoint)
+            return self._run_split(require_in_memory(model, self.name), start, verbose, checkpoint)
         rules = Rules(gradient_tol=self.tol, max_iter=self.max_iter, monotone=True, remedy=REMEDY)
         # a rough fit need not wait for the last digits of its bound either
         rules = replace(rules, objective_tol=max(rules.objective_tol, STILL * self.tol))
@@ -136,7 +142,7 @@ class GaussianKL:
         structure = self.structure
         if isinstance(structure, Estimated):
             refuse_estimated_checkpoint(checkpoint)
-            return fit_estimated(self, in_memory(model, self.name), start, rules, verbose, averaged=True)
+            return fit_estimated(self, require_in_memory(model, self.name), start, rules, verbose, averaged=True)
         return self._run_full(task) if isinstance(structure, Full) else self._run_structured(structure, task)
 
     def _run_full(self, task: FullTask) -> Posterior:
@@ -171,7 +177,7 @@ class GaussianKL:
         if model.gaussian:
             return replace(first, message=f"{first.message}; the posterior is a Gaussian, so one component is exact")
         rough = replace(single, tol=max(self.tol, SPLIT_TOL))
-        with np.errstate(all="ignore"), quiet():
+        with np.errstate(all="ignore"), ignore_convergence_warnings():
             found = split(model, first, lambda part, near: rough.run(part, start=near), self.components)
         return join_parts(first, found, self.components, started)
 
@@ -180,9 +186,9 @@ class GaussianKL:
         form = structured_form(model, self.probes)
         starts = structured_starts(form) if start is None else [inherit_moments(form, start)]
         climber = Climber(form, rules, verbose, checkpoint)
-        with one_pool(form.rows):
+        with use_one_pool(form.rows):
             continued = None if start is None else covariance.continue_fit(climber, start)
-            structure, ascent, note = continued or best_fit(covariance, climber, starts)
+            structure, ascent, note = continued or fit_from_starts(covariance, climber, starts)
         m, theta = ascent.state.point[: form.dim], ascent.state.point[form.dim :]
         return Posterior(
             model=model,

@@ -19,7 +19,7 @@ from latlin.densities.sparse_precision import SparsePrecision, SparsePrecisionCo
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.forms.sparse import SparseForm
 from latlin.inference.forms.sparse_rows import EntrySums
-from latlin.inference.gaussian_kl.ascent import HALF, Reached, reached
+from latlin.inference.gaussian_kl.ascent import HALF, Reached, begin_at
 from latlin.numerics.arrays import LOG_2PI, Array
 
 
@@ -76,7 +76,7 @@ def evaluate(form: SparseForm, entries: Array, pull: Array, seen: Seen | None = 
     by_entries = (entries - entries_hat) * form.entry_scale
     gradient = max(float(np.abs(part).max(initial=0.0)) for part in (by_mean, by_entries))
     place = EntryPlace(entries, pull, entries_hat, at.sums.pull)
-    return reached(place, bound, gradient, len(entries) + len(scale))
+    return begin_at(place, bound, gradient, len(entries) + len(scale))
 
 
 def _slope(form: SparseForm, at: EntryGaussian) -> Array:

@@ -39,7 +39,7 @@ from latlin.inference.gaussian_kl.structured import StructuredBound, climb
 from latlin.inference.local_bound.double_loop import best_start, maximise_local_bound
 from latlin.inference.local_bound.families import ExactFamily
 from latlin.inference.mode import find_mode
-from latlin.inference.model import IN_BLOCKS, LatentLinearModel, Model, in_memory
+from latlin.inference.model import IN_BLOCKS, LatentLinearModel, Model, require_in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.alerts import ConvergenceWarning, alert
 from latlin.numerics.ascent import Ascent, Checkpoint, Rules
@@ -113,7 +113,7 @@ def choose_algorithm(name: str, model: Model) -> Algorithm:
         if needs_sparse(model.own):
             return ByBlockEntries(sparse_block_form(model))
         return BySums(_required(sum_form(model)))
-    held = in_memory(model)
+    held = require_in_memory(model)
     by_entries = name == "auto" and may_take_sparse(held) and uses_sparse(held)
     if by_entries and held.log_concave:
         return ByEntries()
@@ -214,10 +214,10 @@ class BySites:
     """The ascent on (γ, ν) of every site: several starts, accelerated steps, second-order ones at need."""
 
     def fit(self, task: FullTask) -> FullFit:
-        return self._by_sites(site_form(in_memory(task.model)), task)
+        return self._by_sites(site_form(require_in_memory(task.model)), task)
 
     def _by_sites(self, form: SiteForm, task: FullTask) -> FullFit:
-        model = in_memory(task.model)
+        model = require_in_memory(task.model)
         ascent = self._finish(form, model, self._climb(form, model, task.short), task)
         solution = sites.solution_of(form, ascent.state.place)
         return FullFit(ascent, form.density(solution), ascent.state.bound, solution.parameters)
@@ -277,7 +277,7 @@ class ByEntries(BySites):
     """The ascent on the entries of a sparse precision, where they are fewer than the sites; else by sites."""
 
     def fit(self, task: FullTask) -> FullFit:
-        model = in_memory(task.model)
+        model = require_in_memory(task.model)
         form = site_form(model)
         if not isinstance(form, SparseForm):
             return self._by_sites(form, task)

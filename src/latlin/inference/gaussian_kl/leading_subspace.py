@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from latlin.densities.structured.rows import ProjectionRows, one_pool
+from latlin.densities.structured.rows import ProjectionRows, use_one_pool
 from latlin.numerics.arrays import Array
 
 #: columns filtered at once
@@ -116,18 +116,18 @@ class SiteProducts:
         return Leading(basis, found.values)
 
 
-def first_leading(rows: ProjectionRows, weights: Array, rank: int) -> Leading:
+def start_leading(rows: ProjectionRows, weights: Array, rank: int) -> Leading:
     """From random directions, always the same."""
-    with one_pool(rows):
+    with use_one_pool(rows):
         if not rank < rows.shape[0] < rows.shape[1]:
             return _started(ColumnProducts(rows, weights), rank)
         sites = SiteProducts(rows, np.sqrt(weights))
         return sites.columns(_started(sites, rank))
 
 
-def better_leading(rows: ProjectionRows, weights: Array, now: Leading) -> Leading:
+def improve_leading(rows: ProjectionRows, weights: Array, now: Leading) -> Leading:
     """One filtered step from a basis, which is kept."""
-    with one_pool(rows):
+    with use_one_pool(rows):
         if not len(now.values) < rows.shape[0] < rows.shape[1]:
             operator = ColumnProducts(rows, weights)
             return _improved(operator, _turned(operator, now.basis.copy()))

@@ -10,9 +10,9 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteParameters
-from latlin.inference.gaussian_kl.ascent import HALF, Reached, maximise_bound, reached
+from latlin.inference.gaussian_kl.ascent import HALF, Reached, begin_at, maximise_bound
 from latlin.inference.gaussian_kl.class_rows import ClassBound, climb_to_mode
-from latlin.inference.gaussian_kl.sums import definite, pack, unpack
+from latlin.inference.gaussian_kl.sums import pack, try_cholesky, unpack
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Cholesky, cholesky, symmetrise
@@ -91,7 +91,7 @@ class ClassSites:
         gamma_hat, slope = np.einsum("nkk->nk", curvature).copy(), pull - nu + gamma * x
         gradient = self._gradient(solutions, variance, gamma - gamma_hat, slope)
         nu_hat = self._joint_target(solutions, gamma, nu, x, curvature, gamma_hat, slope)
-        return reached(ClassSitesPlace(gamma, nu, x, variance, gamma_hat, nu_hat), bound, gradient, 2 * x.size)
+        return begin_at(ClassSitesPlace(gamma, nu, x, variance, gamma_hat, nu_hat), bound, gradient, 2 * x.size)
 
     def _gradient(self, solutions: list[Solution], variance: Array, excess: Array, slope: Array) -> float:
         """Largest entry in the whitened means; once these are small, also in the covariances."""
@@ -261,7 +261,7 @@ class ClassSums(ClassBound):
 
     def at(self, m: Array, precision: Array) -> Reached[ClassSumsPlace] | None:
         """The Gaussians of some means and precisions; None where one is improper."""
-        chols = [chol for chol in map(definite, precision) if chol is not None]
+        chols = [chol for chol in map(try_cholesky, precision) if chol is not None]
         if len(chols) < len(precision):
             return None
         found = self.expected(m, self.covariances([chol.factor for chol in chols]))
@@ -276,7 +276,7 @@ class ClassSums(ClassBound):
         for chol, now, then in zip(chols, precision, hat, strict=True):
             gradient = max(gradient, float(np.abs(chol.whiten(symmetrise(now - then))).max(initial=0.0)))
         size = len(m) * m.shape[1] * (m.shape[1] + 3) // 2
-        return reached(ClassSumsPlace(m, precision, slope, hat, found.curvature), bound, gradient, size)
+        return begin_at(ClassSumsPlace(m, precision, slope, hat, found.curvature), bound, gradient, size)
 
     def covariances(self, factors: list[Array]) -> Array:
         """Covariances of f, (n, K, K), diagonal, from the factors of the precisions."""
@@ -312,7 +312,7 @@ class ClassSums(ClassBound):
         return self.at(place.m, place.precision)
 
     def encode(self, place: ClassSumsPlace) -> tuple[Array, Array] | None:
-        targets = [definite(hat) for hat in place.precision_hat]
+        targets = [try_cholesky(hat) for hat in place.precision_hat]
         known = [target for target in targets if target is not None]
         if len(known) < len(targets):
             return None
@@ -346,7 +346,7 @@ class ClassSums(ClassBound):
 
     def move(self, place: ClassSumsPlace, length: float) -> Reached[ClassSumsPlace] | None:
         precision = place.precision + length * (place.precision_hat - place.precision)
-        chols = [chol for chol in (definite(p) for p in precision) if chol is not None]
+        chols = [chol for chol in (try_cholesky(p) for p in precision) if chol is not None]
         if len(chols) < len(precision):
             return None
         return self.at(place.m + length * self._joint_step(place, chols), precision)

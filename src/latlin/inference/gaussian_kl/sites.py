@@ -32,8 +32,8 @@ from scipy.sparse.linalg import LinearOperator, cg, gmres
 from latlin.inference.forms.projections import DenseProjections, Projections, RoughProjections, ScaledProjections
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.inference.forms.sites import SiteCurvature, SiteParameters, Sites, site_curvature
-from latlin.inference.gaussian_kl.ascent import HALF, Reached, extrapolate, reached, rises
-from latlin.numerics.arrays import Array, largest, room
+from latlin.inference.gaussian_kl.ascent import HALF, Reached, begin_at, extrapolate, rises
+from latlin.numerics.arrays import Array, empty_array, max_abs
 from latlin.numerics.linalg import dot
 from latlin.potentials.base import ExpectedLog
 
@@ -191,12 +191,12 @@ def evaluate(form: SiteForm, parameters: SiteParameters, tol: float) -> Reached[
         return None
     bound = float(expected.value.sum()) + form.gaussian_terms(solution, variance)
     # γ̂ = −2 ∂⟨ψ⟩/∂s², ν̂ = ∂⟨ψ⟩/∂m + γ̂x
-    gamma_hat = np.multiply(expected.d_var, -2.0, out=room(len(variance)))
-    nu_hat = np.multiply(gamma_hat, solution.x, out=room(len(variance)))
+    gamma_hat = np.multiply(expected.d_var, -2.0, out=empty_array(len(variance)))
+    nu_hat = np.multiply(gamma_hat, solution.x, out=empty_array(len(variance)))
     nu_hat += expected.d_mean
     gradient = _gradient(form, solution, variance, SiteParameters(gamma_hat, nu_hat), tol)
     place = SitePlace(*parameters, solution.u, form.kept(solution), solution.x, variance, gamma_hat, nu_hat)
-    return reached(place, bound, gradient, 2 * len(variance))
+    return begin_at(place, bound, gradient, 2 * len(variance))
 
 
 def solution_of(form: SiteForm, place: SitePlace) -> Solution:
@@ -212,11 +212,11 @@ def _gradient(form: SiteForm, solution: Solution, variance: Array, hat: SitePara
     when the first is already small; until then the first is what is reported.
     """
     now = solution.parameters
-    excess = np.subtract(now.gamma, hat.gamma, out=room(len(variance)))
-    pull = np.multiply(excess, solution.x, out=room(len(variance)))
+    excess = np.subtract(now.gamma, hat.gamma, out=empty_array(len(variance)))
+    pull = np.multiply(excess, solution.x, out=empty_array(len(variance)))
     pull += hat.nu
     pull -= now.nu
-    by_mean = largest(form.projections.transposed_times(pull))
+    by_mean = max_abs(form.projections.transposed_times(pull))
     return by_mean if by_mean > tol else max(by_mean, form.covariance_gradient(solution, variance, excess))
 
 
@@ -269,7 +269,7 @@ class SiteCoordinates:
         return self._vector(place.gamma, place.nu), self._vector(*target)
 
     def _vector(self, gamma: Array, nu: Array) -> Array:
-        vector = room(2 * len(nu))
+        vector = empty_array(2 * len(nu))
         first, second = np.split(vector, 2)
         if self.logarithmic:
             np.maximum(gamma, FLOOR, out=first)
@@ -282,7 +282,7 @@ class SiteCoordinates:
 
     def decode(self, point: Array) -> Reached[SitePlace] | None:
         scaled, nu = np.split(point, 2)
-        gamma = np.divide(scaled, self.weight, out=room(len(scaled)))
+        gamma = np.divide(scaled, self.weight, out=empty_array(len(scaled)))
         if self.logarithmic:
             np.minimum(gamma, 300.0, out=gamma)
             np.exp(gamma, out=gamma)

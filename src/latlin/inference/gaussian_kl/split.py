@@ -27,7 +27,7 @@ from scipy.special import logsumexp
 from latlin.densities.density import Density, Mixture
 from latlin.inference.evidence.terms import RefusedEvidence
 from latlin.inference.forms.projections import stacked_rows, stacked_sites
-from latlin.inference.model import LatentLinearModel, SiteFactor, in_memory
+from latlin.inference.model import LatentLinearModel, SiteFactor, require_in_memory
 from latlin.inference.posterior import Posterior
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import cholesky
@@ -115,7 +115,7 @@ def refit_parts(
     """
     found = [partitions[0]._replace(parts=(first,), bound=first.log_evidence)]
     for partition in partitions[1:]:
-        parts = tuple(fit(in_memory(part.model)) for part in partition.parts)
+        parts = tuple(fit(require_in_memory(part.model)) for part in partition.parts)
         new = partition._replace(parts=parts, bound=_bound(parts))
         found.append(max(found[-1], new, key=lambda each: each.bound))
     return found

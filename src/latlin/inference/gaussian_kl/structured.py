@@ -34,7 +34,7 @@ from latlin.numerics.ascent import (
     backtrack,
     gradient_or_distance,
     grain,
-    may_be_hidden,
+    may_be_rounding,
     rounding,
 )
 from latlin.numerics.optimise import ascent_direction, remember, solve
@@ -231,7 +231,7 @@ def climb(
         moved = move(objective, state) or state
         gain, size, before = moved.bound - state.bound, *(float(np.abs(at.gradient).max()) for at in (moved, state))
         if objective.concave and size > rules.gradient_tol:
-            if may_be_hidden(gain, state.bound, state.grain, size, before):
+            if may_be_rounding(gain, state.bound, state.grain, size, before):
                 state = state._replace(grain=_grain(objective, state))
                 moved = move(objective, state) or moved
                 gain, size = moved.bound - state.bound, float(np.abs(moved.gradient).max())

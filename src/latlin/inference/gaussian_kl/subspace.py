@@ -21,7 +21,7 @@ from latlin.densities.structured.base import DiagonalStructure, Structure, bande
 from latlin.densities.structured.loadings import SubspaceStructure
 from latlin.inference.forms.structured import StructuredForm, site_precision
 from latlin.inference.gaussian_kl.climber import Climber, Structured, StructuredFit, check_count
-from latlin.inference.gaussian_kl.leading_subspace import Leading, better_leading, first_leading
+from latlin.inference.gaussian_kl.leading_subspace import Leading, improve_leading, start_leading
 from latlin.inference.gaussian_kl.structured import StructuredBound, StructuredState
 from latlin.inference.model import IN_BLOCKS
 from latlin.numerics.arrays import Array
@@ -201,17 +201,17 @@ def kept_eigenvectors(form: StructuredForm, gamma: Array, rank: int, last: Leadi
     """Eigenvectors of P (formed densely) whose removal leaves the remaining eigenvalues most equal."""
     p = form.rows.transposed_columns(gamma[:, None] * form.rows.times_columns(np.eye(form.dim)))
     values, vectors = eigh(p + form.prior * np.eye(form.dim))
-    low = fewest_losses(values, rank)
+    low = count_smallest(values, rank)
     kept = np.r_[0:low, form.dim - (rank - low) : form.dim]
     return Leading(np.ascontiguousarray(vectors[:, kept]), values[kept])
 
 
-def fewest_losses(values: Array, rank: int) -> int:
+def count_smallest(values: Array, rank: int) -> int:
     """How many of the `rank` removed eigenvalues (rising order) should be the smallest ones.
 
-    >>> fewest_losses(np.array([1.0, 1.0, 1.0, 8.0, 9.0]), 2)
+    >>> count_smallest(np.array([1.0, 1.0, 1.0, 8.0, 9.0]), 2)
     0
-    >>> fewest_losses(np.array([0.1, 3.0, 3.0, 3.0, 9.0]), 2)
+    >>> count_smallest(np.array([0.1, 3.0, 3.0, 3.0, 9.0]), 2)
     1
     """
     left = len(values) - rank
@@ -229,7 +229,7 @@ def leading_eigenvectors(form: StructuredForm, gamma: Array, rank: int, last: Le
     if rank >= form.dim - 1:
         return kept_eigenvectors(form, gamma, rank)
     if form.dim > DENSE:
-        return first_leading(form.rows, gamma, rank) if last is None else better_leading(form.rows, gamma, last)
+        return start_leading(form.rows, gamma, rank) if last is None else improve_leading(form.rows, gamma, last)
 
     def product(block: Array) -> Array:
         columns = block.reshape(form.dim, -1)

@@ -26,7 +26,7 @@ from latlin.densities.density import Density
 from latlin.inference.forms.site_family import exchange_prior, whiten_density
 from latlin.inference.forms.sites import Start
 from latlin.inference.forms.sums import BROAD, WIDE, SumForm, typical_terms
-from latlin.inference.gaussian_kl.ascent import Reached, reached
+from latlin.inference.gaussian_kl.ascent import Reached, begin_at
 from latlin.inference.mode import Expansion, deviations_from_mode, find_mode
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.ascent import Rules
@@ -54,7 +54,7 @@ class SumPlace(NamedTuple):
 
 def evaluate(form: SumForm, m: Array, precision: Array, moving: bool = True) -> Reached[SumPlace] | None:
     """The Gaussian of a precision and a mean, or a better one; None where the precision or the bound is improper."""
-    chol = definite(precision)
+    chol = try_cholesky(precision)
     if chol is None:
         return None
     found = form.expectation(m, chol, moving)
@@ -65,10 +65,10 @@ def evaluate(form: SumForm, m: Array, precision: Array, moving: bool = True) -> 
     # ∂B/∂C̃ = C̃(P − P̂), S̃ = C̃ᵀC̃
     root = chol.whiten(symmetrise(precision - precision_hat))
     gradient = max(float(np.abs(part).max(initial=0.0)) for part in (slope, root))
-    return reached(SumPlace(m, precision, slope, precision_hat), bound, gradient, len(m) * (len(m) + 3) // 2)
+    return begin_at(SumPlace(m, precision, slope, precision_hat), bound, gradient, len(m) * (len(m) + 3) // 2)
 
 
-def definite(precision: Array) -> Cholesky | None:
+def try_cholesky(precision: Array) -> Cholesky | None:
     try:
         return cholesky(precision)
     except ValueError:
@@ -110,7 +110,7 @@ class SumCoordinates:
         return evaluate(self.form, place.m, place.precision, moving=False)
 
     def encode(self, place: SumPlace) -> tuple[Array, Array] | None:
-        target = definite(place.precision_hat)
+        target = try_cholesky(place.precision_hat)
         if target is None:
             return None
         m_hat = place.m + target.solve(place.slope)
@@ -121,7 +121,7 @@ class SumCoordinates:
 
     def move(self, place: SumPlace, length: float) -> Reached[SumPlace] | None:
         precision = place.precision + length * (place.precision_hat - place.precision)
-        chol = definite(precision)
+        chol = try_cholesky(precision)
         if chol is None:
             return None
         # P_t = P + t(P̂ − P) and P_t m_t = Pm + t(P̂m + slope − Pm), so m_t = m + tP_t⁻¹ slope
@@ -200,7 +200,7 @@ def _step_roughly(form: SumForm, m: Array, precision: Array) -> Reached[SumPlace
     """
     highest, rows = -np.inf, sum(part.projections.shape[0] for part in form.here)
     for _ in range(2 if rows >= MANY * form.rank and form.rank >= WIDE else 1):
-        chol = definite(precision)
+        chol = try_cholesky(precision)
         point = None if chol is None else form.rough_expectation(m, chol)
         if chol is None or point is None:
             return None
@@ -241,7 +241,7 @@ class RoughForm:
 
     def newton_step(self, at: Expansion) -> Array | None:
         """P⁻¹g; None where P is not definite."""
-        chol = definite(self.curvature(at))
+        chol = try_cholesky(self.curvature(at))
         return None if chol is None else chol.solve(at.gradient)
 
     def steady_step(self, at: Expansion) -> Array | None:

@@ -21,10 +21,10 @@ from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.forms.structured import structured_form
 from latlin.inference.local_bound.double_loop import BoundState, best_start, centres, maximise_local_bound
 from latlin.inference.local_bound.families import ExactFamily, LanczosFamily, PerturbedFamily
-from latlin.inference.model import LatentLinearModel, Model, in_memory
+from latlin.inference.model import LatentLinearModel, Model, require_in_memory
 from latlin.inference.posterior import EvidenceKind, Posterior
 from latlin.numerics.ascent import Ascent, Rules
-from latlin.numerics.options import one_of, whole
+from latlin.numerics.options import check_choice, check_whole
 from latlin.numerics.stored import storable_by_arguments
 
 REMEDY = "raise max_iter, rescale the columns of H, or start from another posterior"
@@ -71,11 +71,11 @@ class LocalBound:
     samples: int | None = None
 
     def __post_init__(self) -> None:
-        one_of("variances", self.variances, ("exact", "lanczos", "perturb"))
+        check_choice("variances", self.variances, ("exact", "lanczos", "perturb"))
         for name, least, kind in (("rank", 1, "lanczos"), ("samples", 2, "perturb")):
             value = getattr(self, name)
             if value is not None:
-                whole(name, value, least)
+                check_whole(name, value, least)
             if value is not None and self.variances != kind:
                 raise ValueError(
                     f"{name} is for variances='{kind}', got {name}={value} with {self.variances} variances"
@@ -91,7 +91,7 @@ class LocalBound:
     ) -> Posterior:
         """Approximate the posterior of `model`; see `latlin.infer`."""
         started = time.perf_counter()
-        model = in_memory(model, self.name)
+        model = require_in_memory(model, self.name)
         refuse_extra_variance(model, self.name)
         centres(stacked_sites(model))
         solve = {"exact": _exact, "lanczos": _low_rank, "perturb": _perturbed}[self.variances]

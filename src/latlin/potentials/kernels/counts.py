@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike
 
-from latlin.numerics.arrays import Array, room
+from latlin.numerics.arrays import Array, empty_array
 from latlin.numerics.threads import share_out
 
 # --- The compiled loop for ψ(x) = yx − e^x − log y! under N(x|m, v), for many counts at once: one exponential per site.
@@ -38,7 +38,7 @@ def expected_counts(y: Array, log_y: Array, constant: Array, peak: Array, m: Arr
     >>> float(value[0]), float(slope[0]) + 0.0, float(rate[0])
     (-1.0, 0.0, 1.0)
     """
-    value, slope, rate = room(m.size), room(m.size), room(m.size)
+    value, slope, rate = empty_array(m.size), empty_array(m.size), empty_array(m.size)
     share_out(_loop, m.size, PER_SITE, y, log_y, constant, peak, m, v, value, slope, rate)
     return value, slope, rate
 

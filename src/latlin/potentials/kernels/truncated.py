@@ -61,7 +61,7 @@ def half_normal(a: Array) -> HalfMoments:
     return HalfMoments(mean, variance)
 
 
-def two_halves(log_right: Array, right: Array, log_left: Array, left: Array) -> TruncatedMoments:
+def join_halves(log_right: Array, right: Array, log_left: Array, left: Array) -> TruncatedMoments:
     """Moments of e^{log_right}·[N(right, 1) given z > 0] + e^{log_left}·[−N(left, 1) given it is negative].
 
     `right` and `left` are the means of the two halves before the cut, each counted positive away from zero.
