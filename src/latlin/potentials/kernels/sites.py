@@ -18,13 +18,12 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.quadrature import gauss_hermite, gauss_softplus, trapezoid
 from latlin.numerics.special import FUSED, LOG1P, exp_minus, log_one_plus
-from latlin.numerics.threads import INNER, share_out
+from latlin.numerics.threads import INNER, njit, share_out
 
 CHUNK = 512
 #: nanoseconds per site of an expectation, by measurement
