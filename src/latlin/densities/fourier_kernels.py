@@ -150,56 +150,7 @@ def _multiply(p: Array, q: Array, out: Array) -> None:
         out[0, j] = re
 
 
-@_inner
-def _site(
-    f: Array,
-    z: Array,
-    width: float,
-    count: int,
-    a: Array,
-    row: Integers,
-    table: Array,
-    step: float,
-    d_a: Array,
-    d_table: Array,
-) -> tuple[float, float]:
-    """One site of `expectations`: its value and shift derivative; the others are written into d_a and d_table."""
-    used, root, sign = np.empty(len(a), np.int64), np.empty(len(a)), np.empty(len(a))
-    active = _active(a, used, root, sign)
-    t, roots = np.empty(count), np.empty(count)
-    for j in range(count):
-        t[j] = math.pi / width * (j + 1)
-        roots[j] = math.sqrt(t[j]) / step
-    # rows Re and Im of (C_j/R) ∏ φ_e over the factors behind, and of the products of those before
-    behind, phi = np.empty((2, count)), np.empty((active, 4, count))
-    before, without = np.empty((active + 1, 2, count)), np.empty((2, count))
-    _transform(f, z, width, behind[0], behind[1])
-    for j in range(count):
-        before[0, 0, j], before[0, 1, j] = 1.0, 0.0
-    for i in range(active):
-        _read(table[row[used[i]]], root[i], roots, sign[i], phi[i])
-        _multiply(before[i], phi[i], before[i + 1])
-    _multiply(behind, before[active], without)
-    value, d_shift = 0.0, 0.0
-    for k in range(len(f)):
-        value += 0.5 * f[k] / width
-    # a shift multiplies Φ by e^{it}
-    for j in range(count):
-        value += without[0, j]
-        d_shift -= t[j] * without[1, j]
-    for i in range(active - 1, -1, -1):
-        _multiply(behind, before[i], without)
-        slope = 0.0
-        for j in range(count):
-            slope += t[j] * (without[0, j] * phi[i, 2, j] - without[1, j] * phi[i, 3, j])
-        d_a[used[i]] = slope
-        if len(d_table):
-            _scatter(root[i], roots, sign[i], without[0], without[1], d_table[row[used[i]]])
-        _multiply(behind, phi[i], behind)
-    return value, d_shift
-
-
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
 def _sites(
     chunk: int,
     chunks: int,
@@ -216,11 +167,44 @@ def _sites(
     d_a: Array,
     d_table: Array,
 ) -> None:
-    """Every `chunks`-th site from `chunk` on."""
+    """Every `chunks`-th site of `expectations` from `chunk` on."""
+    dim = a.shape[1]
+    used, root, sign = np.empty(dim, np.int64), np.empty(dim), np.empty(dim)
     for n in range(chunk, len(value), chunks):
-        value[n], d_shift[n] = _site(
-            f[n], z[n], half_width[n], counts[n], a[n], row, table, step, d_a[n], d_table[chunk]
-        )
+        width, count = half_width[n], counts[n]
+        active = _active(a[n], used, root, sign)
+        t, roots = np.empty(count), np.empty(count)
+        for j in range(count):
+            t[j] = math.pi / width * (j + 1)
+            roots[j] = math.sqrt(t[j]) / step
+        # rows Re and Im of (C_j/R) ∏ φ_e over the factors behind, and of the products of those before
+        behind, phi = np.empty((2, count)), np.empty((active, 4, count))
+        before, without = np.empty((active + 1, 2, count)), np.empty((2, count))
+        _transform(f[n], z[n], width, behind[0], behind[1])
+        for j in range(count):
+            before[0, 0, j], before[0, 1, j] = 1.0, 0.0
+        for i in range(active):
+            _read(table[row[used[i]]], root[i], roots, sign[i], phi[i])
+            _multiply(before[i], phi[i], before[i + 1])
+        _multiply(behind, before[active], without)
+        total, shifted = 0.0, 0.0
+        for k in range(f.shape[1]):
+            total += f[n, k]
+        total *= 0.5 / width
+        # a shift multiplies Φ by e^{it}
+        for j in range(count):
+            total += without[0, j]
+            shifted -= t[j] * without[1, j]
+        value[n], d_shift[n] = total, shifted
+        for i in range(active - 1, -1, -1):
+            _multiply(behind, before[i], without)
+            slope = 0.0
+            for j in range(count):
+                slope += t[j] * (without[0, j] * phi[i, 2, j] - without[1, j] * phi[i, 3, j])
+            d_a[n, used[i]] = slope
+            if d_table.shape[1] > 0:
+                _scatter(root[i], roots, sign[i], without[0], without[1], d_table[chunk, row[used[i]]])
+            _multiply(behind, phi[i], behind)
 
 
 def expectations(

@@ -27,8 +27,8 @@ from threadpoolctl import ThreadpoolController
 # package, and no others.
 
 
-#: options of a loop that only other loops call: it needs no doors for Python and C, which would be compiled as well
-INNER: dict[str, Any] = {"cache": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+#: options of a loop that only other loops call: it needs no door for Python, which would have to be compiled as well
+INNER: dict[str, Any] = {"cache": True, "no_cpython_wrapper": True}
 #: seconds of compilation before a word is said
 PATIENCE = 1.0
 SAID = "compiling loops, once: the next run finds them on disk"
@@ -47,7 +47,8 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """
 
     def compile_later(function: Callable[..., Any]) -> Any:
-        loop = numba.njit(**options)(function)
+        # a door for C, which nobody uses, would be compiled too
+        loop = numba.njit(no_cfunc_wrapper=True, **options)(function)
         kept = getattr(getattr(loop, "_cache", None), "_cache_file", None)
         if hasattr(kept, "_version"):
             # Numba reads this first, before it unpickles what may hold classes that are no more
