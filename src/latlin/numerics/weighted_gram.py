@@ -262,7 +262,9 @@ def alike_rows(rows: sparse.csr_array) -> Index:
 @njit(cache=True)
 def _alike_rows(indptr: NDArray[np.integer], columns: NDArray[np.integer]) -> Index:
     count = len(indptr) - 1
-    first, kinds, size = np.arange(count), 0, 16
+    first, kinds, size = np.empty(count, np.int64), 0, 16
+    for n in range(count):
+        first[n] = n
     while size < 2 * count:
         size *= 2
     table = np.full(size, -1)
@@ -279,7 +281,10 @@ def _alike_rows(indptr: NDArray[np.integer], columns: NDArray[np.integer]) -> In
             kinds += 1
         first[n] = table[at]
         if n == TRIED and kinds > 0.9 * n:
-            return np.arange(count)
+            for k in range(n):
+                first[k] = k
+            first[n] = n
+            break
     return first
 
 
