@@ -135,6 +135,19 @@ def test_the_order_is_a_permutation_that_hardly_fills():
     np.testing.assert_array_equal(plan_elimination(sparse.csr_array(chain.T @ chain)).order, np.arange(500))
 
 
+def test_groups_are_eliminated_before_covariates_without_a_search(monkeypatch):
+    def search(*graph):
+        raise AssertionError("an order is looked for")
+
+    monkeypatch.setattr("latlin.numerics.sparse_cholesky.minimum_degree", search)
+    rng = np.random.default_rng(4)
+    groups = sparse.csr_array((np.ones(400), rng.integers(12, size=400), np.arange(401)), shape=(400, 12))
+    rows = sparse.csr_array(sparse.hstack([rng.standard_normal((400, 3)), groups]))
+    plan = plan_elimination(sparse.csr_array(rows.T @ rows))
+    assert set(plan.order[-3:]) == {0, 1, 2}
+    assert plan.entries == 12 * 4 + 6
+
+
 def test_dense_columns_come_last():
     rows = crossed(2000, 900, 4)
     order = plan_elimination(sparse.csr_array(rows.T @ rows)).order

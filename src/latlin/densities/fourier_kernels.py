@@ -14,12 +14,13 @@ by six-point interpolation. A row of a table holds Re φ, Im φ, Re φ′, Im φ
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.threads import run_together
+from latlin.numerics.threads import INNER, njit, run_together
 
 Integers = NDArray[np.int64]
 #: mirrored nodes before u = 0, and nodes of margin at the end
@@ -28,6 +29,8 @@ MARGIN = 4
 #: weights of a projection below this leave its characteristic function as it is
 NOTHING = 1e-9
 FAST = {"reassoc", "contract", "nsz", "arcp"}
+# whole arrays as operands would take the compiler many times as long as the loops that are written out here
+_inner = njit(**INNER, fastmath=FAST, error_model="numpy")
 
 
 @njit(cache=True)
@@ -55,7 +58,7 @@ def cut_frequencies(a: Array, row: Integers, log_size: Array, step: float, floor
     return cuts
 
 
-@njit(cache=True)
+@_inner
 def _active(a: Array, used: Integers, root: Array, sign: Array) -> int:
     """Indices, roots and signs of the weights that count; returns how many."""
     active = 0
@@ -67,11 +70,13 @@ def _active(a: Array, used: Integers, root: Array, sign: Array) -> int:
     return active
 
 
-@njit(cache=True, fastmath=FAST)
+@_inner
 def _transform(f: Array, z: Array, width: float, c_re: Array, c_im: Array) -> None:
     """C_j/R = Σ_k f_k e^{−it_j z_k}/R, turning every e^{−itz} from one frequency to the next."""
-    turn_c, turn_s = np.cos(np.pi / width * z), -np.sin(np.pi / width * z)
-    cosine, sine = np.ones_like(z), np.zeros_like(z)
+    turn_c, turn_s, cosine, sine = np.empty(len(z)), np.empty(len(z)), np.empty(len(z)), np.empty(len(z))
+    for k in range(len(z)):
+        angle = math.pi / width * z[k]
+        turn_c[k], turn_s[k], cosine[k], sine[k] = math.cos(angle), -math.sin(angle), 1.0, 0.0
     for j in range(len(c_re)):
         re, im = 0.0, 0.0
         for k in range(len(f)):
@@ -83,7 +88,7 @@ def _transform(f: Array, z: Array, width: float, c_re: Array, c_im: Array) -> No
         c_re[j], c_im[j] = re / width, im / width
 
 
-@njit(cache=True, fastmath=FAST)
+@_inner
 def _read(table: Array, root: float, roots: Array, sign: float, phi: Array) -> None:
     """φ and φ′ at ±(root·roots_j)² into the four rows of `phi`: six-point Lagrange, zero beyond the table."""
     last = table.shape[1] - PAD - MARGIN
@@ -107,10 +112,11 @@ def _read(table: Array, root: float, roots: Array, sign: float, phi: Array) -> N
             )
     # φ(−s) is the conjugate of φ(s), and φ′(−s) minus the conjugate of φ′(s)
     if sign < 0.0:
-        phi[1:3] = -phi[1:3]
+        for j in range(len(roots)):
+            phi[1, j], phi[2, j] = -phi[1, j], -phi[2, j]
 
 
-@njit(cache=True, fastmath=FAST)
+@_inner
 def _scatter(root: float, roots: Array, sign: float, m_re: Array, m_im: Array, d_table: Array) -> None:
     """The transpose of `_read` for φ: add Re λ and −Im λ to the nodes of each stencil."""
     last = d_table.shape[1] - PAD - MARGIN
@@ -135,7 +141,7 @@ def _scatter(root: float, roots: Array, sign: float, m_re: Array, m_im: Array, d
             d_table[1, k + m] -= w[m] * m_im[j] * sign
 
 
-@njit(cache=True, fastmath=FAST)
+@_inner
 def _multiply(p: Array, q: Array, out: Array) -> None:
     """Products of complex numbers held as rows (Re, Im)."""
     for j in range(p.shape[1]):
@@ -144,46 +150,7 @@ def _multiply(p: Array, q: Array, out: Array) -> None:
         out[0, j] = re
 
 
-@njit(cache=True, fastmath=FAST)
-def _site(
-    f: Array,
-    z: Array,
-    width: float,
-    count: int,
-    a: Array,
-    row: Integers,
-    table: Array,
-    step: float,
-    d_a: Array,
-    d_table: Array,
-) -> tuple[float, float]:
-    """One site of `expectations`: its value and shift derivative; the others are written into d_a and d_table."""
-    used, root, sign = np.empty(len(a), np.int64), np.empty(len(a)), np.empty(len(a))
-    active = _active(a, used, root, sign)
-    t = np.pi / width * np.arange(1, count + 1)
-    roots = np.sqrt(t) / step
-    # rows Re and Im of (C_j/R) ∏ φ_e over the factors behind, and of the products of those before
-    behind, phi = np.empty((2, count)), np.empty((active, 4, count))
-    before, without = np.empty((active + 1, 2, count)), np.empty((2, count))
-    _transform(f, z, width, behind[0], behind[1])
-    before[0, 0], before[0, 1] = 1.0, 0.0
-    for i in range(active):
-        _read(table[row[used[i]]], root[i], roots, sign[i], phi[i])
-        _multiply(before[i], phi[i], before[i + 1])
-    _multiply(behind, before[active], without)
-    value = 0.5 * f.sum() / width + without[0].sum()
-    # a shift multiplies Φ by e^{it}
-    d_shift = -(t * without[1]).sum()
-    for i in range(active - 1, -1, -1):
-        _multiply(behind, before[i], without)
-        d_a[used[i]] = (t * (without[0] * phi[i, 2] - without[1] * phi[i, 3])).sum()
-        if len(d_table):
-            _scatter(root[i], roots, sign[i], without[0], without[1], d_table[row[used[i]]])
-        _multiply(behind, phi[i], behind)
-    return value, d_shift
-
-
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
 def _sites(
     chunk: int,
     chunks: int,
@@ -200,11 +167,44 @@ def _sites(
     d_a: Array,
     d_table: Array,
 ) -> None:
-    """Every `chunks`-th site from `chunk` on."""
+    """Every `chunks`-th site of `expectations` from `chunk` on."""
+    dim = a.shape[1]
+    used, root, sign = np.empty(dim, np.int64), np.empty(dim), np.empty(dim)
     for n in range(chunk, len(value), chunks):
-        value[n], d_shift[n] = _site(
-            f[n], z[n], half_width[n], counts[n], a[n], row, table, step, d_a[n], d_table[chunk]
-        )
+        width, count = half_width[n], counts[n]
+        active = _active(a[n], used, root, sign)
+        t, roots = np.empty(count), np.empty(count)
+        for j in range(count):
+            t[j] = math.pi / width * (j + 1)
+            roots[j] = math.sqrt(t[j]) / step
+        # rows Re and Im of (C_j/R) ∏ φ_e over the factors behind, and of the products of those before
+        behind, phi = np.empty((2, count)), np.empty((active, 4, count))
+        before, without = np.empty((active + 1, 2, count)), np.empty((2, count))
+        _transform(f[n], z[n], width, behind[0], behind[1])
+        for j in range(count):
+            before[0, 0, j], before[0, 1, j] = 1.0, 0.0
+        for i in range(active):
+            _read(table[row[used[i]]], root[i], roots, sign[i], phi[i])
+            _multiply(before[i], phi[i], before[i + 1])
+        _multiply(behind, before[active], without)
+        total, shifted = 0.0, 0.0
+        for k in range(f.shape[1]):
+            total += f[n, k]
+        total *= 0.5 / width
+        # a shift multiplies Φ by e^{it}
+        for j in range(count):
+            total += without[0, j]
+            shifted -= t[j] * without[1, j]
+        value[n], d_shift[n] = total, shifted
+        for i in range(active - 1, -1, -1):
+            _multiply(behind, before[i], without)
+            slope = 0.0
+            for j in range(count):
+                slope += t[j] * (without[0, j] * phi[i, 2, j] - without[1, j] * phi[i, 3, j])
+            d_a[n, used[i]] = slope
+            if d_table.shape[1] > 0:
+                _scatter(root[i], roots, sign[i], without[0], without[1], d_table[chunk, row[used[i]]])
+            _multiply(behind, phi[i], behind)
 
 
 def expectations(
@@ -265,12 +265,16 @@ def products(
     sites, dim = a.shape
     found = np.zeros((sites, counts.max() + 1), np.complex128)
     for n in range(sites):
-        roots = np.sqrt(np.pi / half_width[n] * np.arange(1, counts[n] + 1)) / step
-        phi = np.empty((4, counts[n]))
-        found[n, : counts[n] + 1] = 1.0
+        roots, phi = np.empty(counts[n]), np.empty((4, counts[n]))
+        for j in range(counts[n]):
+            roots[j] = math.sqrt(math.pi / half_width[n] * (j + 1)) / step
+        for j in range(counts[n] + 1):
+            found[n, j] = 1.0
         for d in range(dim):
-            _read(table[row[d]], np.sqrt(abs(a[n, d])), roots, np.sign(a[n, d]), phi)
-            found[n, 1 : counts[n] + 1] *= phi[0] + 1j * phi[1]
+            x = a[n, d]
+            _read(table[row[d]], math.sqrt(abs(x)), roots, -1.0 if x < 0.0 else 1.0, phi)
+            for j in range(counts[n]):
+                found[n, j + 1] *= complex(phi[0, j], phi[1, j])
     return found
 
 

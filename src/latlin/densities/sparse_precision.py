@@ -17,7 +17,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import qr, solve_triangular
@@ -28,7 +27,7 @@ from latlin.numerics.probes import Probes, SparseSum, inverse_roots, probe
 from latlin.numerics.sparse_cholesky import SparseCholesky
 from latlin.numerics.special import FUSED
 from latlin.numerics.stored import storable
-from latlin.numerics.threads import share_out
+from latlin.numerics.threads import INNER, njit, share_out
 from latlin.numerics.weighted_gram import WeightedGram
 
 # --- A covariance S = P⁻¹ of a sparse precision whose Cholesky factor would fill: nothing is factorised.
@@ -227,7 +226,7 @@ def entry(starts: NDArray[Any], indices: NDArray[Any], values: Array, i: int, j:
     return values[low] if low < starts[i + 1] and indices[low] == j else 0.0
 
 
-@njit(cache=True)
+@njit(**INNER)
 def solve_small(block: Array, right: Array, size: int) -> bool:
     """right ← block⁻¹ right by a Cholesky factorisation of the lower triangle in place; False where there is none."""
     for a in range(size):

@@ -18,13 +18,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.linalg import blas
 
 from latlin.densities.bases.base import Base
 from latlin.numerics.arrays import Array
-from latlin.numerics.threads import share_out
+from latlin.numerics.threads import njit, share_out
 
 #: terms of the even and of the odd part of log φ
 TERMS = 12

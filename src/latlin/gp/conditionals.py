@@ -21,7 +21,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.spatial import KDTree
@@ -30,7 +29,7 @@ from latlin.gp.kernel_gradients import Evaluated, Pairs, pair_covariances
 from latlin.gp.neighbours import earlier_neighbours, maximin_order
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import are_places, storable
-from latlin.numerics.threads import share_out
+from latlin.numerics.threads import INNER, njit, share_out
 
 Index = NDArray[np.int64]
 #: small covariances that are formed together
@@ -260,7 +259,7 @@ def _triangle(count: int) -> tuple[Index, Index]:
     return first.astype(np.int64), second.astype(np.int64)
 
 
-@njit(cache=True)
+@njit(**INNER)
 def factorise_small(values: Array, count: int, jitter: float, factor: Array) -> bool:
     """The lower Cholesky factor of the first `count` rows of a packed covariance; False where there is none."""
     for i in range(count):
@@ -279,7 +278,7 @@ def factorise_small(values: Array, count: int, jitter: float, factor: Array) -> 
     return True
 
 
-@njit(cache=True)
+@njit(**INNER)
 def solve_small(factor: Array, count: int, b: Array) -> None:
     """b ← (LLᵀ)⁻¹b."""
     for i in range(count):

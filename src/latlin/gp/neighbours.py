@@ -8,11 +8,11 @@ neighbours say nearly all (Guinness 2018; Katzfuss and Guinness 2021).
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.threads import njit
 
 Index = NDArray[np.int64]
 #: distances that the exact part of the order may cost; beyond it the order goes on in rounds

@@ -13,26 +13,27 @@ Each pass takes log joints of the form log ρ_nk = offset_k − ½ quad_nk and r
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from latlin.numerics.linalg import Array
 from latlin.numerics.special import exponentiate
+from latlin.numerics.threads import INNER, njit
 
 PIECE = 128
 
 _plain = njit(cache=True, nogil=True)
-_summing = njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+_inner = njit(**INNER)
+_summing = njit(**INNER, fastmath={"reassoc", "contract", "nsz"})
 
 
-@_plain
+@_inner
 def _load(rows: Array, start: int, size: int, block: Array) -> None:
     for b in range(size):
         for d in range(rows.shape[1]):
             block[d, b] = rows[start + b, d]
 
 
-@_plain
+@_inner
 def _responsibilities(
     joint: Array, size: int, weights: Array, start: int, top: Array, total: Array, scratch: Array
 ) -> float:
@@ -60,7 +61,7 @@ def _responsibilities(
     return sum_log
 
 
-@_plain
+@_inner
 def _differences(block: Array, size: int, mean: Array, difference: Array) -> None:
     for d in range(block.shape[0]):
         m = mean[d]
@@ -132,7 +133,7 @@ def _add_products(difference: Array, size: int, weight: Array, second: Array, sc
             second[i, j] += total
 
 
-@_plain
+@_inner
 def _mirror(second: Array) -> None:
     for i in range(second.shape[0]):
         for j in range(i):
@@ -160,7 +161,7 @@ def pooled_pass(
     return sum_log, count, first, second
 
 
-@_plain
+@_inner
 def _aligned_pass(
     rows: Array, weights: Array, offset: Array, mean: Array, precision: Array, second: Array, pooled: bool
 ) -> tuple[float, Array, Array]:
@@ -260,11 +261,10 @@ def full_joint(rows: Array, offset: Array, mean: Array, factor: Array) -> Array:
 Flags = NDArray[np.bool_]
 Labels = NDArray[np.intp]
 
-_compiled = njit(cache=True, nogil=True)
 _LOG_2PI = 1.8378770664093453
 
 
-@_compiled
+@_inner
 def _sweep_out(matrix: Array, pivot: int) -> float:
     """Sweep one variable out of a symmetric matrix in place; returns the log of its pivot.
 
@@ -287,7 +287,7 @@ def _sweep_out(matrix: Array, pivot: int) -> float:
     return np.log(d)
 
 
-@_compiled
+@_inner
 def _fill(row: Array, mean: Array, swept: Array, missing: Flags, difference: Array) -> float:
     """δ = x − m with δ_m = −Λ_mm⁻¹ Λ_mo δ_o; returns δ_oᵀ(Λ_oo − Λ_om Λ_mm⁻¹ Λ_mo)δ_o."""
     dim = len(row)
@@ -311,17 +311,22 @@ def _fill(row: Array, mean: Array, swept: Array, missing: Flags, difference: Arr
     return quad
 
 
-@_compiled
+@_inner
 def _normalise(joint: Array, weight: float) -> float:
     """joint ← w r from log ρ; returns w log Σ ρ."""
-    top = joint.max()
-    joint[:] = np.exp(joint - top)
-    total = joint.sum()
-    joint *= weight / total
+    top, total = joint[0], 0.0
+    for k in range(1, len(joint)):
+        top = max(top, joint[k])
+    for k in range(len(joint)):
+        joint[k] = np.exp(joint[k] - top)
+        total += joint[k]
+    share = weight / total
+    for k in range(len(joint)):
+        joint[k] *= share
     return weight * (top + np.log(total))
 
 
-@_compiled
+@_inner
 def _accumulate(difference: Array, r: float, swept: Array, missing: Flags, first: Array, second: Array) -> None:
     """first += r δ, second += r (δδᵀ + Λ_mm⁻¹ on the missing block)."""
     dim = len(difference)
@@ -333,7 +338,7 @@ def _accumulate(difference: Array, r: float, swept: Array, missing: Flags, first
                 second[i, j] -= r * swept[i, j]
 
 
-@_compiled
+@_plain
 def incomplete_pass(
     rows: Array, weights: Array, patterns: Flags, labels: Labels, offset: Array, mean: Array, precision: Array
 ) -> tuple[float, Array, Array, Array]:
@@ -364,7 +369,9 @@ def incomplete_pass(
         if labels[i] != current:
             current = labels[i]
             for k in range(components):
-                swept[k] = precision[k]
+                for a in range(dim):
+                    for b in range(dim):
+                        swept[k, a, b] = precision[k, a, b]
                 base[k] = offset[k]
                 for d in range(dim):
                     if missing[d]:
@@ -382,7 +389,7 @@ def incomplete_pass(
 LARGE_SHAPE = 1e5
 
 
-@_compiled
+@_inner
 def _slope_by_series(a: float, log_y: float, digamma_above: float) -> float:
     y = np.exp(log_y)
     term, harmonic = 1.0, 0.0
@@ -397,7 +404,7 @@ def _slope_by_series(a: float, log_y: float, digamma_above: float) -> float:
     return -((log_y - digamma_above) * plain - weighted) / a
 
 
-@_compiled
+@_inner
 def _slope_by_cube(a: float, log_y: float) -> float:
     """Wilson and Hilferty: (y/α)^⅓ = c is normal, 1 − 1/(9α) + z/(3√α), with z held."""
     c = np.exp((log_y - np.log(a)) / 3.0)
@@ -405,7 +412,7 @@ def _slope_by_cube(a: float, log_y: float) -> float:
     return 1.0 / a + 3.0 / c * (1.0 / (9.0 * a * a) - z / (6.0 * a * np.sqrt(a)))
 
 
-@_compiled
+@_plain
 def gamma_log_slopes(shape: Array, log_value: Array, digamma_above: Array) -> Array:
     """∂ ln y/∂α of y = F⁻¹_α(u) at fixed u, for y ~ Gamma(α, 1); arrays of shape (S, K), (K,) for α and ψ(α+1).
 

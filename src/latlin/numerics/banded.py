@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import reverse_cuthill_mckee
@@ -19,6 +18,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from latlin.numerics.arrays import Array
 from latlin.numerics.elimination import ROUNDING
 from latlin.numerics.stored import storable
+from latlin.numerics.threads import INNER, njit
 
 Index = NDArray[np.int64]
 #: rows of a column up to which it is worth a band
@@ -157,7 +157,7 @@ def factorise(panels: Array, diagonal: Array, inner: int, width: int, border: in
     return -1
 
 
-@njit(cache=True, inline="always")
+@njit(**INNER, inline="always")
 def _subtract_border(panels: Array, j: int, reach: int, inner: int, width: int, border: int, place: Index) -> None:
     """What column j of the band takes from the border rows of later columns and from the border's own columns."""
     own, pivot = place[j] + reach + 1, panels[place[j]]
@@ -236,7 +236,7 @@ def solve_rows(
             _up(panels, inner, width, border, place, b[k])
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _down(panels: Array, inner: int, width: int, border: int, place: Index, b: Array) -> None:
     """b ← L⁻¹b."""
     for j in range(inner + border):
@@ -252,7 +252,7 @@ def _down(panels: Array, inner: int, width: int, border: int, place: Index, b: A
                 b[inner + q] -= panels[base + reach + 1 + q] * x
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _up(panels: Array, inner: int, width: int, border: int, place: Index, b: Array) -> None:
     """b ← L⁻ᵀb."""
     for j in range(inner + border - 1, -1, -1):

@@ -11,12 +11,12 @@ W_t are next to nothing, cost no digits. The smoother is that of de Jong (1989):
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.threads import INNER, njit
 
 
-@njit(cache=True)
+@njit(**INNER)
 def small_root(W: Array, root: Array) -> None:
     """The lower Cholesky factor of a small covariance; of what is left as nothing, zero."""
     d = len(W)
@@ -71,15 +71,16 @@ def whiten(phi: Array, W: Array, x: Array) -> Array:
 def colour_transposed(phi: Array, W: Array, v: Array) -> Array:
     """u = Lᵀv."""
     steps, d = v.shape
-    u, root, ahead = np.zeros((steps, d)), np.zeros((d, d)), np.zeros(d)
+    u, root, ahead, carried = np.zeros((steps, d)), np.zeros((d, d)), np.zeros(d), np.zeros(d)
     for t in range(steps - 1, -1, -1):
         # ahead ← v_t + Φ_{t+1}ᵀ ahead
-        carried = v[t].copy()
-        if t + 1 < steps:
-            for i in range(d):
-                for j in range(d):
+        for j in range(d):
+            carried[j] = v[t, j]
+            if t + 1 < steps:
+                for i in range(d):
                     carried[j] += phi[t + 1, i, j] * ahead[i]
-        ahead[:] = carried
+        for j in range(d):
+            ahead[j] = carried[j]
         small_root(W[t], root)
         for j in range(d):
             for i in range(j, d):
@@ -91,20 +92,21 @@ def colour_transposed(phi: Array, W: Array, v: Array) -> Array:
 def whiten_transposed(phi: Array, W: Array, u: Array) -> Array:
     """v = L⁻ᵀu."""
     steps, d = u.shape
-    v, root, ahead = np.zeros((steps, d)), np.zeros((d, d)), np.zeros(d)
+    v, root, ahead, own = np.zeros((steps, d)), np.zeros((d, d)), np.zeros(d), np.zeros(d)
     for t in range(steps - 1, -1, -1):
         small_root(W[t], root)
-        own = u[t].copy()
         for i in range(d - 1, -1, -1):
+            total = u[t, i]
             for j in range(i + 1, d):
-                own[i] -= root[j, i] * own[j]
-            own[i] = own[i] / root[i, i] if root[i, i] > 0.0 else 0.0
-        v[t] = own
+                total -= root[j, i] * own[j]
+            own[i] = total / root[i, i] if root[i, i] > 0.0 else 0.0
+            v[t, i] = own[i]
         if t + 1 < steps:
             for i in range(d):
                 for j in range(d):
                     v[t, j] -= phi[t + 1, i, j] * ahead[i]
-        ahead[:] = own
+        for i in range(d):
+            ahead[i] = own[i]
     return v
 
 
@@ -116,7 +118,10 @@ def filter_chain(phi: Array, W: Array, h: Array, gamma: Array, nu: Array, m: Arr
     k, total = np.zeros(d), 0.0
     for t in range(steps):
         if t == 0:
-            before[:], spread[:] = 0.0, W[0]
+            for i in range(d):
+                before[i] = 0.0
+                for j in range(d):
+                    spread[i, j] = W[0, i, j]
         else:
             for i in range(d):
                 before[i] = 0.0
@@ -151,7 +156,7 @@ def filter_chain(phi: Array, W: Array, h: Array, gamma: Array, nu: Array, m: Arr
     return total
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _carry_back(phi: Array, r: Array, N: Array, back: Array, spread: Array, half: Array) -> None:
     """r⁺ = Φᵀr and N⁺ = ΦᵀNΦ."""
     d = len(r)

@@ -6,12 +6,42 @@ A supernode is a run of columns of the factor with the same rows below them; see
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from latlin.numerics.threads import INNER, njit
 
 Index = NDArray[np.int64]
 #: a pivot below this share of the diagonal entry is rounding: the matrix is singular
 ROUNDING = 1e-13
+
+
+# --- What Numba's own sorts and assignments of slices do; these take the compiler twenty times as long.
+
+
+@njit(**INNER)
+def copy_part(numbers: Index, count: int, out: Index) -> None:
+    """The first `count` numbers into the beginning of others."""
+    for k in range(count):
+        out[k] = numbers[k]
+
+
+@njit(**INNER)
+def sort_part(numbers: Index, others: Index, begin: int, end: int) -> None:
+    """Sort the numbers from `begin` to `end` (Shell 1959) and move `others`, which may be the same, along with them."""
+    gap = 1
+    while 3 * gap < end - begin:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for k in range(begin + gap, end):
+            number, other, at = numbers[k], others[k], k
+            while at >= begin + gap and numbers[at - gap] > number:
+                numbers[at], others[at] = numbers[at - gap], others[at - gap]
+                at -= gap
+            numbers[at], others[at] = number, other
+        gap //= 3
+
+
+# --- Trees, runs and places.
 
 
 @njit(cache=True)
@@ -46,7 +76,7 @@ def lower_columns(indptr: Index, indices: Index, order: Index, label: Index) -> 
                 rows[free] = i
                 free += 1
         if not ascending:
-            rows[begin[j] : free].sort()
+            sort_part(rows, rows, begin[j], free)
         begin[j + 1] = free
     return begin, rows[:free].copy()
 
@@ -132,7 +162,8 @@ def rows_of_runs(first: Index, indptr: Index, indices: Index) -> tuple[Index, In
     n, runs = len(indptr) - 1, len(first) - 1
     of = np.empty(n, np.int64)
     for s in range(runs):
-        of[first[s] : first[s + 1]] = s
+        for j in range(first[s], first[s + 1]):
+            of[j] = s
     head, after = np.full(runs, -1), np.full(runs, -1)
     mark = np.full(n, -1)
     begin = np.zeros(runs + 1, np.int64)
@@ -142,7 +173,7 @@ def rows_of_runs(first: Index, indptr: Index, indices: Index) -> tuple[Index, In
         a, b = first[s], first[s + 1]
         while free + n > len(rows):
             longer = np.empty(2 * len(rows), np.int64)
-            longer[:free] = rows[:free]
+            copy_part(rows, free, longer)
             rows = longer
         for j in range(a, b):
             rows[free], mark[j] = j, s
@@ -156,7 +187,7 @@ def rows_of_runs(first: Index, indptr: Index, indices: Index) -> tuple[Index, In
             for k in range(begin[child] + first[child + 1] - first[child], begin[child + 1]):
                 free = _note(rows[k], b, s, mark, rows, free)
             child = after[child]
-        rows[below:free].sort()
+        sort_part(rows, rows, below, free)
         begin[s + 1] = free
         if free > below:
             up = of[rows[below]]
@@ -164,7 +195,7 @@ def rows_of_runs(first: Index, indptr: Index, indices: Index) -> tuple[Index, In
     return rows[:free].copy(), begin, of
 
 
-@njit(cache=True, inline="always")
+@njit(**INNER, inline="always")
 def _note(i: int, b: int, s: int, mark: Index, rows: Index, free: int) -> int:
     if i >= b and mark[i] != s:
         mark[i] = s
@@ -187,7 +218,7 @@ def places_of(indptr: Index, indices: Index, first: Index, begin: Index, rows: I
     return found
 
 
-@njit(cache=True)
+@njit(**INNER)
 def row_in(i: int, s: int, first: Index, begin: Index, rows: Index) -> int:
     """Which row of supernode s is row i of the matrix, or −1."""
     if i < first[s + 1]:
@@ -253,7 +284,7 @@ def times_symmetric(
         found[here] += total
 
 
-@njit(cache=True)
+@njit(**INNER)
 def entry_of(indptr: Index, indices: Index, i: int, j: int) -> int:
     low, high = indptr[j], indptr[j + 1]
     while low < high:

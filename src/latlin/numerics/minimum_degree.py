@@ -9,8 +9,10 @@ of counted (Amestoy, Davis and Duff 1996). Nodes with very many neighbours (inte
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from latlin.numerics.elimination import copy_part, sort_part
+from latlin.numerics.threads import INNER, njit
 
 Index = NDArray[np.int64]
 #: a node counts as dense when it has more neighbours than this many times the root of their number
@@ -71,15 +73,15 @@ def _among(indptr: Index, indices: Index, kept: NDArray[np.bool_]) -> tuple[Inde
 @njit(cache=True)
 def _ordered(indptr: Index, indices: Index) -> Index:
     n = len(indptr) - 1
-    room = np.empty(2 * len(indices) + 2 * n + 16, np.int64)
-    room[: len(indices)] = indices
-    free = len(indices)
-    begin, length = indptr[:n].copy(), np.diff(indptr)
+    room, free = np.empty(2 * len(indices) + 2 * n + 16, np.int64), len(indices)
+    copy_part(indices, free, room)
+    begin, length, degree = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    for i in range(n):
+        begin[i], length[i], degree[i] = indptr[i], indptr[i + 1] - indptr[i], indptr[i + 1] - indptr[i]
     elements = np.zeros(n, np.int64)  # how many of a node's list are elements; they come first
     size = np.ones(n, np.int64)  # nodes merged into this one; 0 when merged away, negative while in the pivot's clique
     gone = np.zeros(n, np.bool_)  # eliminated: an element, or absorbed into one
-    degree = length.copy()
-    seen, clock = np.zeros(n, np.int64), 1
+    seen, clock = np.zeros(n, np.int64), np.int64(1)
     head, after, before = np.full(n + 1, -1), np.full(n, -1), np.full(n, -1)
     merged = np.full(n, -1)
     order, done, lowest = np.empty(n, np.int64), 0, 0
@@ -95,7 +97,7 @@ def _ordered(indptr: Index, indices: Index) -> Index:
         done += own
         if free + n >= len(room):
             longer = np.empty(2 * len(room) + n, np.int64)
-            longer[:free] = room[:free]
+            copy_part(room, free, longer)
             room = longer
         first = free
         free, clique = _form_element(
@@ -116,7 +118,7 @@ def _ordered(indptr: Index, indices: Index) -> Index:
     return _expanded(order, merged, n)
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _insert(head: Index, after: Index, before: Index, degree: int, i: int) -> None:
     old = head[degree]
     after[i], before[i] = old, -1
@@ -125,7 +127,7 @@ def _insert(head: Index, after: Index, before: Index, degree: int, i: int) -> No
     head[degree] = i
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _remove(head: Index, after: Index, before: Index, degree: int, i: int) -> None:
     if before[i] >= 0:
         after[before[i]] = after[i]
@@ -135,7 +137,7 @@ def _remove(head: Index, after: Index, before: Index, degree: int, i: int) -> No
         before[after[i]] = before[i]
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _form_element(
     pivot: int,
     room: Index,
@@ -172,7 +174,7 @@ def _form_element(
     return free, clique
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _outside(
     room: Index,
     first: int,
@@ -201,7 +203,7 @@ def _outside(
     return clock
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _update_degrees(
     pivot: int,
     room: Index,
@@ -260,7 +262,7 @@ def _update_degrees(
     return eliminated
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _merge_alike(
     room: Index,
     first: int,
@@ -286,16 +288,16 @@ def _merge_alike(
                 key += room[k]
             keys[alive], who[alive] = key * 1024 + min(length[i], 1023), i
             alive += 1
-    order = np.argsort(keys[:alive])
+    sort_part(keys, who, np.int64(0), alive)
     for a in range(alive):
-        i = who[order[a]]
+        i = who[a]
         if size[i] == 0:
             continue
         marked = False
         for b in range(a + 1, alive):
-            if keys[order[b]] != keys[order[a]]:
+            if keys[b] != keys[a]:
                 break
-            j = who[order[b]]
+            j = who[b]
             if size[j] == 0 or length[j] != length[i] or elements[j] != elements[i]:
                 continue
             if not marked:
@@ -315,7 +317,7 @@ def _merge_alike(
     return clock + 1
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _finish(
     room: Index,
     first: int,
@@ -343,7 +345,7 @@ def _finish(
     return low, kept
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _expanded(order: Index, merged: Index, n: int) -> Index:
     """The pivots in their order, each followed by what was merged into it."""
     head, after = np.full(n, -1), np.full(n, -1)

@@ -18,7 +18,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh_tridiagonal
@@ -26,7 +25,7 @@ from scipy.linalg import eigh_tridiagonal
 from latlin.numerics.arrays import Array
 from latlin.numerics.optimise import solve_columns
 from latlin.numerics.stored import storable_as
-from latlin.numerics.threads import share_out
+from latlin.numerics.threads import njit, share_out
 
 # --- A sparse matrix times a vector or the columns of a matrix, on as many threads as pay.
 

@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 from scipy.linalg import cython_blas, cython_lapack
+
+from latlin.numerics.threads import INNER, njit
 
 #: places in `ROUTINES`
 GEMM, SYMM, TRSM, POTRF, POTRI = range(5)
@@ -71,7 +73,7 @@ def _call_routine(context: Any, address: Any, pointers: Any) -> Any:
 _call: Any = intrinsic(_call_routine)
 
 
-@njit(cache=True)
+@njit(**INNER)
 def times_transposed(
     routines: NDArray[np.int64], d: Workspace, m: int, n: int, k: int, a: int, b: int, lead: int, c: int
 ) -> None:
@@ -99,7 +101,7 @@ def times_transposed(
     )
 
 
-@njit(cache=True)
+@njit(**INNER)
 def subtract_transposed_times(
     routines: NDArray[np.int64], d: Workspace, n: int, k: int, a: int, lead_a: int, b: int, c: int, lead: int
 ) -> None:
@@ -127,7 +129,7 @@ def subtract_transposed_times(
     )
 
 
-@njit(cache=True)
+@njit(**INNER)
 def minus_symmetric_times(
     routines: NDArray[np.int64], d: Workspace, m: int, n: int, a: int, b: int, c: int, lead: int
 ) -> None:
@@ -141,7 +143,7 @@ def minus_symmetric_times(
     )
 
 
-@njit(cache=True)
+@njit(**INNER)
 def solve_right(
     routines: NDArray[np.int64],
     d: Workspace,
@@ -164,7 +166,7 @@ def solve_right(
     )
 
 
-@njit(cache=True)
+@njit(**INNER)
 def factorise_lower(routines: NDArray[np.int64], d: Workspace, n: int, a: int, lead: int) -> int:
     """A ← its lower Cholesky factor; returns the column without a positive pivot, or −1."""
     number = d.numbers.ctypes.data
@@ -173,7 +175,7 @@ def factorise_lower(routines: NDArray[np.int64], d: Workspace, n: int, a: int, l
     return d.numbers[2] - 1
 
 
-@njit(cache=True)
+@njit(**INNER)
 def invert_lower(routines: NDArray[np.int64], d: Workspace, n: int, a: int, lead: int) -> None:
     """The lower Cholesky factor in A ← the lower triangle of the inverse of the matrix it is the factor of."""
     number = d.numbers.ctypes.data

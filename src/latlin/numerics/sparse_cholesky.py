@@ -62,7 +62,7 @@ class Plan(NamedTuple):
 
 
 def plan_elimination(pattern: sparse.csr_array) -> Plan:
-    """The order as it came, dense columns last, where that hardly fills; else the best of a few.
+    """The order as it came, dense columns last, or that by neighbours, where it hardly fills; else the best of a few.
 
     Minimum degree serves most patterns. Two crossed factors are better off when all levels of one, none of which meets
     another, are eliminated before those of the other: an independent set of columns first, then the rest.
@@ -80,9 +80,11 @@ def plan_elimination(pattern: sparse.csr_array) -> Plan:
     natural = np.concatenate([np.flatnonzero(~last), np.flatnonzero(last)]).astype(np.int64)
     n = len(natural)
     most = int(NATURAL * (n + 0.5 * len(graph[1])))
-    plan = _counted(graph, natural, most)
-    if plan.entries <= most:
-        return plan
+    # few neighbours first is best for groups with covariates, wherever these stand
+    for order in (natural, np.argsort(np.diff(graph[0]), kind="stable").astype(np.int64)):
+        plan = _counted(graph, order, most)
+        if plan.entries <= most:
+            return plan
     best = _counted(graph, minimum_degree(*graph), np.iinfo(np.int64).max)
     if best.entries < FILLED * most:
         return best

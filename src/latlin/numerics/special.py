@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 from numpy.typing import ArrayLike
 from scipy import special
 
 from latlin.numerics.arrays import LOG_SQRT_2PI, Array
+from latlin.numerics.threads import INNER, njit
 
 # --- exp, log(1 + ·) and log σ as polynomials that the compiler vectorises; calls of the library's it does not.
 #
@@ -89,7 +90,7 @@ def log_positive(x: float) -> float:
     return j * _LN2_HIGH + (j * _LN2_LOW + t * p)
 
 
-@njit(cache=True, error_model="numpy", fastmath=FUSED)
+@njit(**INNER, error_model="numpy", fastmath=FUSED)
 def exp_minus(a: float) -> float:
     """e^{−a} for a ≥ 0, e^{−700} beyond 700."""
     a = a if a < 700.0 else 700.0
@@ -102,7 +103,7 @@ def exp_minus(a: float) -> float:
     return p * _two_to(-np.int64(j))  # type: ignore[call-arg]
 
 
-@njit(cache=True, error_model="numpy", fastmath=FUSED)
+@njit(**INNER, error_model="numpy", fastmath=FUSED)
 def log_one_plus(e: float) -> float:
     """log(1 + e) for 0 ≤ e ≤ 1."""
     c, t = LOG1P, e / (2.0 + e)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from latlin.numerics.arrays import Array
@@ -26,6 +25,7 @@ from latlin.numerics.routines import (
     times_transposed,
 )
 from latlin.numerics.stored import are_offsets, rise_within
+from latlin.numerics.threads import INNER, njit
 
 Index = NDArray[np.int64]
 #: multiplications from which on a product is left to BLAS
@@ -70,7 +70,7 @@ def factorise(
     return -1
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _subtract(
     below: int, s: int, panels: Array, first: Index, begin: Index, rows: Index, place: Index, where: Index,
     start: int, routines: Index, d: Workspace, buffer: Array,
@@ -100,7 +100,7 @@ def _subtract(
     return stop
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _factorise_panel(panels: Array, base: int, width: int, height: int, routines: Index, d: Workspace) -> int:
     """L in the place of a panel; returns the column without a positive pivot, or −1."""
     if width == 1:
@@ -137,7 +137,7 @@ def invert(
             continue
         for k in range(base, base + width * height):
             inverse[k] = panels[k]
-        address, own = inverse.ctypes.data + 8 * base, turned.ctypes.data
+        address, own = inverse.ctypes.data + 8 * base, np.int64(turned.ctypes.data)
         invert_lower(routines, d, width, address, height)
         if tall == 0:
             continue
@@ -149,7 +149,7 @@ def invert(
         subtract_transposed_times(routines, d, width, tall, own, tall, address + 8 * width, address, height)
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _gather(
     s: int, tall: int, inverse: Array, first: Index, begin: Index, rows: Index, place: Index, of: Index, square: Array
 ) -> None:
@@ -177,7 +177,7 @@ def _gather(
         c = end
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _invert_column(panels: Array, inverse: Array, base: int, tall: int, square: Array) -> None:
     """A supernode of one column, by plain loops over the lower triangle of Z_RR."""
     pivot = panels[base]
@@ -197,7 +197,7 @@ def _invert_column(panels: Array, inverse: Array, base: int, tall: int, square: 
     inverse[base] = own
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _down(panels: Array, first: Index, begin: Index, rows: Index, place: Index, b: Array) -> None:
     """b ← L⁻¹b."""
     for s in range(len(first) - 1):
@@ -210,7 +210,7 @@ def _down(panels: Array, first: Index, begin: Index, rows: Index, place: Index, 
                 b[rows[start + r]] -= panels[column + r] * x
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _up(panels: Array, first: Index, begin: Index, rows: Index, place: Index, b: Array) -> None:
     """b ← L⁻ᵀb."""
     for s in range(len(first) - 2, -1, -1):

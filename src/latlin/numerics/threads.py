@@ -8,16 +8,23 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
+from hashlib import sha256
 from itertools import pairwise
+from pathlib import Path
 from threading import Lock, Timer, local
 from typing import Any
 
+import numba
 from numba.core import event
+from numba.core.dispatcher import Dispatcher
 from threadpoolctl import ThreadpoolController
 
 # --- Compilation of loops: what they have in common, and a word where somebody waits for it longer than a second.
 #
-# Compiled loops are kept on disk, so that this happens once per loop and version of the packages.
+# Compiled loops are kept on disk, so that this happens once per loop and version of the packages. Numba keeps them as
+# long as the file of the loop stays what it was, although the loops and numbers of other files that it uses are
+# compiled into it: `njit` here looks at these as well. So loops that nothing has changed survive an upgrade of the
+# package, and no others.
 
 
 #: options of a loop that only other loops call: it needs no door for Python, which would have to be compiled as well
@@ -25,6 +32,60 @@ INNER: dict[str, Any] = {"cache": True, "no_cpython_wrapper": True}
 #: seconds of compilation before a word is said
 PATIENCE = 1.0
 SAID = "compiling loops, once: the next run finds them on disk"
+
+
+def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """`numba.njit`, whose loop is compiled again when a loop or a number has changed that it takes from another file.
+
+    Examples
+    --------
+    >>> @njit(cache=False)
+    ... def twice(x):
+    ...     return 2.0 * x
+    >>> twice(1.5)
+    3.0
+    """
+
+    def compile_later(function: Callable[..., Any]) -> Any:
+        # a door for C, which nobody uses, would be compiled too
+        loop = numba.njit(no_cfunc_wrapper=True, **options)(function)
+        kept = getattr(getattr(loop, "_cache", None), "_cache_file", None)
+        if hasattr(kept, "_version"):
+            # Numba reads this first, before it unpickles what may hold classes that are no more
+            kept._version = f"{kept._version}, {_describe_origins(function)}"
+        return loop
+
+    return compile_later
+
+
+def _describe_origins(function: Any) -> str:
+    """A word that changes with the files of the loops that are known where the function stands, and with numbers."""
+    files, numbers, left = {function.__code__.co_filename}, [], [function.__globals__]
+    while left:
+        for name, value in list(left.pop().items()):
+            if isinstance(value, Dispatcher):
+                code = value.py_func.__code__
+                if code.co_filename not in files:
+                    files.add(code.co_filename)
+                    left.append(value.py_func.__globals__)
+            elif _is_frozen(value):
+                numbers.append(f"{name}={value!r}")
+    digests = sorted(_digest(file) for file in files - {function.__code__.co_filename})
+    return sha256("\n".join([*digests, *numbers]).encode()).hexdigest()
+
+
+def _is_frozen(value: Any) -> bool:
+    """A number or a tuple of numbers, which Numba compiles into a loop."""
+    return isinstance(value, int | float) or (type(value) is tuple and all(_is_frozen(each) for each in value))
+
+
+@cache
+def _digest(file: str) -> str:
+    """Of the text of a file; nothing where it cannot be read, as in an archive."""
+    try:
+        return sha256(Path(file).read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 class _Waiting(event.Listener):

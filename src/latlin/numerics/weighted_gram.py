@@ -13,14 +13,13 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import blas
 
 from latlin.numerics.arrays import Array, empty_array
 from latlin.numerics.elimination import entry_of, find_entries
-from latlin.numerics.threads import run_together, share_out, threads_for
+from latlin.numerics.threads import INNER, njit, run_together, share_out, threads_for
 
 Index = NDArray[np.int64]
 #: nanoseconds per pair of non-zeros
@@ -165,7 +164,7 @@ class WeightedGram:
         a, thin = self.analysis, self._thin
         if self.looked_up:
             return vars(a)["_pairs_of_rows"][2]
-        first = _alike_rows(thin.indptr, thin.columns)
+        first = _alike_rows(thin.indptr.astype(np.int64, copy=False), thin.columns)
         begin = np.empty(len(first), np.int64)
         pattern = (a.label, a.indptr, a.indices)
         pairs = entries_of_pairs(thin.indptr, thin.columns, *pattern, first, begin)
@@ -257,13 +256,15 @@ def _same_memory(one: sparse.csr_array, other: sparse.csr_array) -> bool:
 
 def alike_rows(rows: sparse.csr_array) -> Index:
     """For every row the first one with non-zeros in the same columns; itself where hardly any rows are alike."""
-    return _alike_rows(rows.indptr, rows.indices)
+    return _alike_rows(rows.indptr.astype(np.int64, copy=False), rows.indices)
 
 
 @njit(cache=True)
 def _alike_rows(indptr: NDArray[np.integer], columns: NDArray[np.integer]) -> Index:
     count = len(indptr) - 1
-    first, kinds, size = np.arange(count), 0, 16
+    first, kinds, size = np.empty(count, np.int64), 0, 16
+    for n in range(count):
+        first[n] = n
     while size < 2 * count:
         size *= 2
     table = np.full(size, -1)
@@ -280,11 +281,14 @@ def _alike_rows(indptr: NDArray[np.integer], columns: NDArray[np.integer]) -> In
             kinds += 1
         first[n] = table[at]
         if n == TRIED and kinds > 0.9 * n:
-            return np.arange(count)
+            for k in range(n):
+                first[k] = k
+            first[n] = n
+            break
     return first
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _same_columns(one: int, other: int, indptr: NDArray[np.integer], columns: NDArray[np.integer]) -> bool:
     length, a = indptr[one + 1] - indptr[one], 0
     if length != indptr[other + 1] - indptr[other]:

@@ -6,14 +6,13 @@ import math
 from types import MappingProxyType
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, digamma, expit, gammaln
 
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.options import float_array
 from latlin.numerics.special import FUSED, exp_minus, log_one_plus, log_positive, log_sigmoid, stirling_rest
-from latlin.numerics.threads import INNER
+from latlin.numerics.threads import INNER, njit
 from latlin.potentials.base import Derivatives, ExpectedLog, Potential
 from latlin.potentials.checks import fractions, positive
 from latlin.potentials.kernels.gamma_sites import SHRINK

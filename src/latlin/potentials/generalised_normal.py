@@ -6,13 +6,12 @@ import math
 from types import MappingProxyType
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike
 from scipy.special import gammainc, gammaincc, gammaln, hyp1f1
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import float_array
-from latlin.numerics.threads import share_out
+from latlin.numerics.threads import INNER, njit, share_out
 from latlin.potentials.base import Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import finite, positive, refuse_overflow
 from latlin.potentials.ranges import Positive
@@ -36,26 +35,26 @@ _DROP = 42.0
 _TINY = 1e-300
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _excess(x: float, mu: float, sd: float, b: float, q: float) -> float:
     """G(x) − 1."""
     return (x / sd) * ((x - mu) / sd) + b * q * x**q - 1.0
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _slope(x: float, mu: float, sd: float, b: float, q: float) -> float:
     """G′(x)."""
     return (2.0 * x - mu) / sd / sd + b * q * q * x ** (q - 1.0)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _positive(steep: bool, x: float, mu: float, sd: float, b: float, q: float) -> bool:
     if steep:
         return _slope(x, mu, sd, b, q) > 0.0
     return _excess(x, mu, sd, b, q) > 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _root(steep: bool, low: float, high: float, mu: float, sd: float, b: float, q: float) -> float:
     """Where G − 1, or G′ if `steep`, changes its sign between low and high, by bisection of log x."""
     rising = _positive(steep, high, mu, sd, b, q)
@@ -70,7 +69,7 @@ def _root(steep: bool, low: float, high: float, mu: float, sd: float, b: float, 
     return high
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _peaks(mu: float, sd: float, b: float, q: float) -> tuple[float, float]:
     """The places of the one or two maxima of the integrand in u = log x, the smaller first."""
     end = max(mu, 0.0) + 2.0 * sd
@@ -89,13 +88,13 @@ def _peaks(mu: float, sd: float, b: float, q: float) -> tuple[float, float]:
     return x, x
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _log_integrand(x: float, mu: float, sd: float, b: float, q: float) -> float:
     z = (x - mu) / sd
     return -0.5 * z * z - b * x**q + math.log(x)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _relative(tau: float, drift: float, scale: float, fall: float, q: float) -> float:
     """The log integrand at x e^t, t = τ + 1 − e^{−τ}, less that at x; drift = (x−μ)/σ, scale = x/σ, fall = βx^q."""
     t = tau - math.expm1(-tau)
@@ -103,7 +102,7 @@ def _relative(tau: float, drift: float, scale: float, fall: float, q: float) -> 
     return -0.5 * step * (2.0 * drift + step) - fall * math.expm1(q * t) + t
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _edge(start: float, step: float, drift: float, scale: float, fall: float, q: float) -> float:
     """A place beyond `start`, in the direction of `step`, where the integrand has dropped out."""
     while _relative(start + step, drift, scale, fall, q) > -_DROP:
@@ -118,7 +117,7 @@ def _edge(start: float, step: float, drift: float, scale: float, fall: float, q:
     return start + step
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _place(t: float) -> float:
     """τ with τ + 1 − e^{−τ} = t: Newton's method from the left, where it climbs."""
     tau = t - 1.0 if t >= 0.0 else -math.log1p(-t)
@@ -127,7 +126,7 @@ def _place(t: float) -> float:
     return tau
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _half_line(mu: float, sd: float, b: float, q: float) -> tuple[float, float, float]:
     """log ∫_0^∞ e^{−(x−μ)²/2σ² − βx^q} dx, and the mean of x − μ and the variance of x under that density."""
     left, right = _peaks(mu, sd, b, q)
@@ -160,7 +159,7 @@ def _half_line(mu: float, sd: float, b: float, q: float) -> tuple[float, float, 
     return f + math.log(h * s0), (x - mu) + x * e, x * x * max(s2 / s0 - e * e, 0.0)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _narrow(mu: float, sd: float, b: float, q: float) -> tuple[float, float, float]:
     """log Z, mean − μ and variance where σ ≪ |μ|: the factor is a parabola over such a width."""
     if mu == 0.0:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import float_array
 from latlin.numerics.special import FUSED, exp_minus, log_one_plus, log_sigmoid
+from latlin.numerics.threads import INNER, njit
 from latlin.potentials.base import Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import labels
 from latlin.potentials.predictive import ClassPredictive, Predictive
@@ -47,7 +47,7 @@ def nodes_needed(s: Array, power: Array) -> NDArray[np.int64]:
     return np.ceil(np.minimum(2.0 * REACH * steps, 1e9)).astype(np.int64) + 1
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _top(m: float, s: float, power: float) -> float:
     """The z that maximises −½z² + p log σ(m + sz), by Newton steps kept between what is known to be on either side."""
     low, high, z = 0.0, power * s, 0.0
@@ -68,7 +68,7 @@ def _top(m: float, s: float, power: float) -> float:
     return z
 
 
-@njit(cache=True, error_model="numpy", fastmath=FUSED)
+@njit(**INNER, error_model="numpy", fastmath=FUSED)
 def _log_weights(m: float, s: float, power: float, start: float, step: float, out: Array) -> None:
     """p log σ(x) − ½z² at equidistant z."""
     for k in range(out.size):
@@ -77,7 +77,7 @@ def _log_weights(m: float, s: float, power: float, start: float, step: float, ou
         out[k] = power * ((x if x < 0.0 else 0.0) - log_one_plus(exp_minus(math.fabs(x)))) - 0.5 * z * z
 
 
-@njit(cache=True, error_model="numpy", fastmath={"contract", "nsz", "arcp", "reassoc"})
+@njit(**INNER, error_model="numpy", fastmath={"contract", "nsz", "arcp", "reassoc"})
 def _sums(log_w: Array, peak: float, first: float, step: float) -> tuple[float, float, float]:
     """Σ w, Σ wt and Σ wt² at t = first, first + step, …"""
     total, linear, square = 0.0, 0.0, 0.0
@@ -90,7 +90,7 @@ def _sums(log_w: Array, peak: float, first: float, step: float) -> tuple[float, 
     return total, linear, square
 
 
-@njit(cache=True, error_model="numpy", fastmath={"contract", "nsz"})
+@njit(**INNER, error_model="numpy", fastmath={"contract", "nsz"})
 def _halves(x: float, z: float, s: float, step: float, count: int) -> tuple[float, float, float]:
     """Σ w, Σ wt and Σ wt² of w = σ(x + st) e^{−½t² − zt} at t = step, 2·step, …, the exponentials by products alone."""
     decay, shrink = math.exp(-s * step), math.exp(-step * step)
@@ -107,7 +107,7 @@ def _halves(x: float, z: float, s: float, step: float, count: int) -> tuple[floa
     return total, linear, square
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _tilt_once(m: float, s: float, top: float, n: int) -> tuple[float, float, float]:
     """log Z, mean and variance for the power one, from the top outwards."""
     count = n // 2
@@ -123,7 +123,10 @@ def _tilt_once(m: float, s: float, top: float, n: int) -> tuple[float, float, fl
 @njit(cache=True, error_model="numpy", nogil=True)
 def sigmoid_tilt(m: Array, s: Array, power: Array, count: NDArray[np.int64]) -> Array:
     """log Z, mean and variance of N(x|m, s²) σ(x)^p / Z, of shape (3, sites); `count` is from `nodes_needed`."""
-    out, work = np.empty((3, m.size)), np.empty(max(count.max(), 1) if count.size else 1)
+    most = 1
+    for i in range(count.size):
+        most = max(most, count[i])
+    out, work = np.empty((3, m.size)), np.empty(most)
     for i in range(m.size):
         n = count[i]
         step = 2.0 * REACH / (n - 1)

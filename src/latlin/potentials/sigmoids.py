@@ -16,6 +16,8 @@ from latlin.numerics.special import log_sigmoid
 from latlin.potentials.base import Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 
 TINY = 1e-300
+#: sites up to which a compiled loop is not worth a compiler, such as that of a family's description
+FEW = 4
 
 
 class Sigmoids(NamedTuple):
@@ -44,11 +46,18 @@ class Sigmoids(NamedTuple):
 
     def expansion(self, x: Array) -> tuple[Array, Array, Array, Array]:
         """ψ and its three derivatives, from one exponential per site."""
-        from latlin.potentials.kernels.sites import sigmoid_powers  # loads the compiler: when first needed
-
         shape = np.broadcast_shapes(x.shape, *(np.shape(part) for part in self))
-        parts = [np.ascontiguousarray(np.broadcast_to(part, shape)).ravel() for part in (self.place(x), *self[:3])]
-        value, first, second, third = sigmoid_powers(*parts).reshape(4, *shape)
+        if np.prod(shape) <= FEW:
+            t, n = self.place(x), self.up + self.down
+            p, q = expit(t), expit(-t)
+            parts = self.log_density(x), self.up * q - self.down * p, -n * p * q, n * p * q * (p - q)
+            value, first, second, third = np.array(np.broadcast_arrays(*parts))
+        else:
+            from latlin.potentials.kernels.sites import sigmoid_powers  # loads the compiler: when first needed
+
+            # copies: to compiled loops what may not be written to is of a type of its own
+            rows = [np.array(np.broadcast_to(part, shape), order="C").ravel() for part in (self.place(x), *self[:3])]
+            value, first, second, third = sigmoid_powers(*rows).reshape(4, *shape)
         if np.all(self.rate == 1.0):
             return value, first, second, third
         return value, self.rate * first, self.rate**2 * second, self.rate**3 * third

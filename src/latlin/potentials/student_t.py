@@ -7,13 +7,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike
 from scipy.special import betaln, stdtr, wofz
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import float_array
-from latlin.numerics.threads import share_out
+from latlin.numerics.threads import INNER, njit, share_out
 from latlin.potentials.base import Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
 from latlin.potentials.checks import finite, positive, refuse_overflow
 from latlin.potentials.ranges import Positive
@@ -58,7 +57,7 @@ _SERIES = _series()
 _MOMENTS: Array = np.cumprod(np.arange(1, _N_ASYMPTOTIC + 1) - 0.5)
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _near(mu: float, sd: float, c: Array) -> tuple[float, float, float]:
     """⟨log(1+x²)⟩, its derivative in μ and half its second one, by the series in Z."""
     d = _L - 1j * complex(-mu, 1.0) / (math.sqrt(2.0) * sd)
@@ -78,7 +77,7 @@ def _near(mu: float, sd: float, c: Array) -> tuple[float, float, float]:
     return value, -math.sqrt(2.0) * g1.real / sd, 0.5 * g2.real / (sd * sd)
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _far(mu: float, sd: float, moments: Array) -> tuple[float, float, float]:
     """The same for σ² ≪ 1 + μ², by moments: G = log ζ − Σ ⟨t^{2k}⟩ q^k / 2k, q = ζ⁻², t ~ N(0, ½)."""
     y = 1.0 / complex(-mu, 1.0)

@@ -12,11 +12,11 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy.special import erf, erfcx, logsumexp, ndtr, ndtri
 
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.numerics.options import resolve_choice
+from latlin.numerics.threads import njit
 
 # --- Compiled passes over pairs of points: what every kernel matrix and its slopes in the length scales are made of.
 #

@@ -11,11 +11,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from latlin.numerics.arrays import Array
-from latlin.numerics.threads import INNER, run_together, threads_for
+from latlin.numerics.threads import INNER, njit, run_together, threads_for
 
 Index = NDArray[np.integer]
 #: pieces, and so copies of a transposed product, at most

@@ -17,10 +17,9 @@ from functools import wraps
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from latlin.numerics.threads import share_out
+from latlin.numerics.threads import INNER, njit, share_out
 
 CHUNK = 512
 RUN = 8192
@@ -51,14 +50,14 @@ def _by_runs(kernel: Callable[..., None]) -> Callable[..., None]:
 # Loops of one chunk become part of their callers: called as functions they took a third longer.
 
 
-@njit(cache=True, inline="always", fastmath=True)
+@njit(**INNER, inline="always", fastmath=True)
 def _add(out, factor, x):  # type: ignore[no-untyped-def]
     """out ← out + factor·x."""
     for j in range(out.size):
         out[j] += factor * x[j]
 
 
-@njit(cache=True, inline="always", fastmath=True)
+@njit(**INNER, inline="always", fastmath=True)
 def _add_four(out, factors, rows, first, lo, hi):  # type: ignore[no-untyped-def]
     """out ← out + Σ factors[l]·rows[l, lo:hi] for l = first … first + 3: one pass over `out` in place of four."""
     w0, w1, w2, w3 = factors[first], factors[first + 1], factors[first + 2], factors[first + 3]
@@ -68,7 +67,7 @@ def _add_four(out, factors, rows, first, lo, hi):  # type: ignore[no-untyped-def
         out[j] += w0 * x0[j] + w1 * x1[j] + w2 * x2[j] + w3 * x3[j]
 
 
-@njit(cache=True, inline="always", fastmath=True)
+@njit(**INNER, inline="always", fastmath=True)
 def _combine(out, factors, rows, number, lo, hi):  # type: ignore[no-untyped-def]
     """out ← out + Σ_{l < number} factors[l]·rows[l, lo:hi]."""
     whole = number - number % 4
@@ -78,7 +77,7 @@ def _combine(out, factors, rows, number, lo, hi):  # type: ignore[no-untyped-def
         _add(out, factors[l], rows[l, lo:hi])
 
 
-@njit(cache=True, inline="always", fastmath=True)
+@njit(**INNER, inline="always", fastmath=True)
 def _dot(x, y):  # type: ignore[no-untyped-def]
     """xᵀy of one chunk, summed in the storage's precision in vector lanes of a few terms each."""
     total = x.dtype.type(0.0)
@@ -105,7 +104,7 @@ def project_chunks(begin, end, loadings, noise, mean, rows, partial):  # type: i
                     partial[r, k, i] += _dot(loadings[k, lo:hi], weighted)
 
 
-@njit(cache=True, inline="always", fastmath=True)
+@njit(**INNER, inline="always", fastmath=True)
 def _chunk_gram(loadings, noise, lo, hi, partial, scaled):  # type: ignore[no-untyped-def]
     """Add FᵀΨ⁻¹F over the coordinates lo … hi to the lower triangle of `partial`; `scaled` is room for K+1 chunks."""
     rank, width = loadings.shape[0], hi - lo
@@ -132,7 +131,7 @@ def gram_chunks(begin, end, loadings, noise, partial):  # type: ignore[no-untype
             _chunk_gram(loadings, noise, lo, min(lo + CHUNK, dim), partial[r], scaled)
 
 
-@njit(cache=True, inline="always", fastmath=True)
+@njit(**INNER, inline="always", fastmath=True)
 def _centre(mean, rows, count, lo, hi, centred, variance, first):  # type: ignore[no-untyped-def]
     """centred = Y over a chunk, variance = diag(YᵀCY)/b; the running mean moves on; `first` is room for ΣY."""
     b = rows.shape[0]
@@ -152,7 +151,7 @@ def _centre(mean, rows, count, lo, hi, centred, variance, first):  # type: ignor
         centre[j] += first[j] * share
 
 
-@njit(cache=True, fastmath=True)
+@njit(**INNER, fastmath=True)
 def _em_room(loadings, rows):  # type: ignore[no-untyped-def]
     """Arrays of a chunk's length for `_em_chunk` to write in; made once per run, as making them takes time too."""
     rank, kind = loadings.shape[0], loadings.dtype
@@ -161,7 +160,7 @@ def _em_room(loadings, rows):  # type: ignore[no-untyped-def]
     return np.empty((rank + 1, CHUNK), dtype=kind), np.empty((rows.shape[0], CHUNK), dtype=kind), narrow, wide
 
 
-@njit(cache=True, inline="always", fastmath=True)
+@njit(**INNER, inline="always", fastmath=True)
 def _em_chunk(loadings, noise, mean, rows, mix, weights, keep, count, floor, tiny, partial, lo, hi, room):  # type: ignore[no-untyped-def]
     """One M-step of online EM with its parameter expansion, fused with the mean and the next FᵀΨ⁻¹F.
 
@@ -213,7 +212,7 @@ def em_chunks(begin, end, loadings, noise, mean, rows, mix, weights, keep, count
             )  # fmt: skip
 
 
-@njit(cache=True, fastmath=True)
+@njit(**INNER, fastmath=True)
 def _gather(mean, rows, weights, count, lo, hi, combined, variance):  # type: ignore[no-untyped-def]
     """combined = weights·Y, variance = diag(YᵀCY)/b over a chunk; the running mean moves on."""
     centred = np.empty((rows.shape[0], hi - lo), dtype=combined.dtype)
@@ -222,7 +221,7 @@ def _gather(mean, rows, weights, count, lo, hi, combined, variance):  # type: ig
         _combine(combined[k], weights[k], centred, rows.shape[0], 0, hi - lo)
 
 
-@njit(cache=True, fastmath=True)
+@njit(**INNER, fastmath=True)
 def _residual(loadings, second, lo, hi, combined, product, variance):  # type: ignore[no-untyped-def]
     """product = H F; variance ← diag E[(d − Fh)(d − Fh)ᵀ] = variance − 2 F·A + F·(HF), A = combined."""
     rank = loadings.shape[0]
@@ -233,7 +232,7 @@ def _residual(loadings, second, lo, hi, combined, product, variance):  # type: i
             variance[j] += f[j] * (np.float64(hf[j]) - 2.0 * a[j])
 
 
-@njit(cache=True, fastmath=True)
+@njit(**INNER, fastmath=True)
 def _grow(variance, step, tiny):  # type: ignore[no-untyped-def]
     """ψ ← ψ exp(step), the step at most one in absolute value; returns how many met the floor."""
     hits = 0
@@ -244,7 +243,7 @@ def _grow(variance, step, tiny):  # type: ignore[no-untyped-def]
     return hits
 
 
-@njit(cache=True, fastmath=True)
+@njit(**INNER, fastmath=True)
 def _scaled_chunk(loadings, noise, mean, rows, second, weights, rate, count, tiny, partial, lo, hi):  # type: ignore[no-untyped-def]
     """F ← F + rate (Ψ + ½FFᵀ)∇_F, β ← β + 2 rate ∇_β: A − ½(HF + F) and E[(d − Fh)²]/ψ − 1."""
     rank = loadings.shape[0]
@@ -280,7 +279,7 @@ def scaled_gradient_chunks(  # type: ignore[no-untyped-def]
             )
 
 
-@njit(cache=True, fastmath=True)
+@njit(**INNER, fastmath=True)
 def _gradient_chunk(loadings, noise, mean, rows, second, weights, rate, count, tiny, partial, lo, hi):  # type: ignore[no-untyped-def]
     """F ← F + rate ∇_F, β ← β + rate ∇_β with (3.27)–(3.29): Ψ⁻¹(A − HF) and ½(E[(d − Fh)²]/ψ − 1)."""
     rank = loadings.shape[0]
@@ -314,7 +313,7 @@ def gradient_chunks(begin, end, loadings, noise, mean, rows, second, weights, ra
             )
 
 
-@njit(cache=True, fastmath=True)
+@njit(**INNER, fastmath=True)
 def _adam(first, second, gradient, betas, corrections):  # type: ignore[no-untyped-def]
     """The moments m, v move towards the gradient, which becomes the direction m̂/(√v̂ + ε)."""
     for j in range(gradient.size):
@@ -324,7 +323,7 @@ def _adam(first, second, gradient, betas, corrections):  # type: ignore[no-untyp
         gradient[j] = corrections[0] * m / (np.sqrt(corrections[1] * v) + 1e-8)
 
 
-@njit(cache=True, fastmath=True)
+@njit(**INNER, fastmath=True)
 def _adam_chunk(  # type: ignore[no-untyped-def]
     loadings, noise, mean, rows, second, weights, rate, count, tiny, partial, moments, betas, corrections, lo, hi
 ):

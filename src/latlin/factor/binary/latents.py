@@ -12,13 +12,12 @@ from functools import lru_cache, wraps
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numba import njit
 from scipy.special import logsumexp
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.linalg import cholesky, gram, symmetrise
 from latlin.numerics.special import exponentiate
-from latlin.numerics.threads import share_out
+from latlin.numerics.threads import INNER, njit, share_out
 
 # --- Compiled mean-field sweeps over the rows of a binary latent factor model.
 #
@@ -51,7 +50,7 @@ def _by_rows(kernel: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-@njit(cache=True, inline="always")
+@njit(**INNER, inline="always")
 def _sigmoid(x):  # type: ignore[no-untyped-def]
     """1/(1 + e^−x); 1 and 0 where the difference is below 1e-17."""
     if x > 40.0:
@@ -64,7 +63,7 @@ def _sigmoid(x):  # type: ignore[no-untyped-def]
     return e / (1.0 + e)
 
 
-@njit(cache=True, inline="always")
+@njit(**INNER, inline="always")
 def _entropy(p):  # type: ignore[no-untyped-def]
     """−p log p − (1 − p) log(1 − p)."""
     if p <= 0.0 or p >= 1.0:
@@ -72,7 +71,7 @@ def _entropy(p):  # type: ignore[no-untyped-def]
     return -p * np.log(p) - (1.0 - p) * np.log1p(-p)
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _residual_field(b, coupling, mean, out):  # type: ignore[no-untyped-def]
     """out_i = b_i − Σ_j J_ij λ_j, the sum including j = i."""
     k = mean.size
@@ -85,7 +84,7 @@ def _residual_field(b, coupling, mean, out):  # type: ignore[no-untyped-def]
                 out[i] -= m * coupling[j, i]
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _sweep(mean, rest, coupling, offset, order, max_sweeps, tol):  # type: ignore[no-untyped-def]
     """Sweeps over one row until no λ moves by more than `tol`; `rest` follows."""
     for _ in range(max_sweeps):
@@ -102,7 +101,7 @@ def _sweep(mean, rest, coupling, offset, order, max_sweeps, tol):  # type: ignor
             break
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _sweep_block(mean, rest, size, coupling, offset, order, max_sweeps, tol):  # type: ignore[no-untyped-def]
     """`_sweep` of a block of rows side by side, K×rows, until none of them moves: loops over rows are vectorised."""
     k = mean.shape[0]
@@ -131,7 +130,7 @@ def _sweep_block(mean, rest, size, coupling, offset, order, max_sweeps, tol):  #
             break
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _flip(mean, rest, coupling, offset, gain):  # type: ignore[no-untyped-def]
     """Turn the pair of factors over, λ → 1 − λ, that raises the bound most; False when none does.
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.linalg import blas, eigh, qr
 
 from latlin.numerics.linalg import Array
+from latlin.numerics.threads import njit
 
 # --- Compiled sums of group factor analysis: small K×K work for every feature and every row, in one pass each.
 #

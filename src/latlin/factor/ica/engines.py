@@ -10,13 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from latlin.factor.fit import draw_gaussians
 from latlin.factor.ica.model import IcaData, IcaState, SourceEngine, SourceModel, fields, products, source_precision
 from latlin.numerics.arrays import LOG_SQRT_2PI
 from latlin.numerics.linalg import Array, cholesky, gram, symmetrise
-from latlin.numerics.threads import share_out
+from latlin.numerics.threads import INNER, njit, share_out
 
 # --- Compiled posteriors of Gaussian-scale-mixture sources, row by row.
 #
@@ -37,7 +36,7 @@ def n_runs(rows: int) -> int:
     return -(-rows // RUN)
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _factorise(a, root):  # type: ignore[no-untyped-def]
     """Lower triangular L with LLᵀ = A; returns log det A."""
     k = a.shape[0]
@@ -55,7 +54,7 @@ def _factorise(a, root):  # type: ignore[no-untyped-def]
     return log_det
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _invert(root, inverse):  # type: ignore[no-untyped-def]
     """L⁻¹, lower triangular."""
     k = root.shape[0]

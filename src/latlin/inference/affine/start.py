@@ -16,12 +16,12 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy.linalg import qr, svd
 
 from latlin.inference.forms.site_family import SiteForm, Solution
 from latlin.numerics.arrays import Array
 from latlin.numerics.quadrature import gaussian_nodes
+from latlin.numerics.threads import INNER, njit
 
 #: sweeps over all pairs: from every first rotation, and from the best of them
 TRIAL, SWEEPS = 4, 60
@@ -200,7 +200,7 @@ def _climb(found: Cumulants, rotation: Array, orders: tuple[int, ...], sweeps: i
 # --- Turns of pairs.
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(**INNER, fastmath=FAST)
 def _thirds(weight: Array, u: Array, v: Array) -> tuple[float, float, float, float]:
     """Σ τ u^{3−j} v^j for j = 0 … 3."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
@@ -213,7 +213,7 @@ def _thirds(weight: Array, u: Array, v: Array) -> tuple[float, float, float, flo
     return a, b, c, d
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(**INNER, fastmath=FAST)
 def _fourths(weight: Array, u: Array, v: Array) -> tuple[float, float, float, float, float]:
     """Σ τ u^{4−j} v^j for j = 0 … 4."""
     a, b, c, d, e = 0.0, 0.0, 0.0, 0.0, 0.0
@@ -227,7 +227,7 @@ def _fourths(weight: Array, u: Array, v: Array) -> tuple[float, float, float, fl
     return a, b, c, d, e
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _turned(angle: float, a: tuple[float, ...], b: tuple[float, ...], share_3: float, share_4: float) -> float:
     """The gain of the pair cu + sv and cv − su."""
     c, s = math.cos(angle), math.sin(angle)
@@ -242,7 +242,7 @@ def _turned(angle: float, a: tuple[float, ...], b: tuple[float, ...], share_3: f
     )
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _best_angle(a: tuple[float, ...], b: tuple[float, ...], share_3: float, share_4: float) -> float:
     """The best of evenly spaced angles, then the tops of three parabolas, each a tenth as wide as the one before."""
     step = 0.5 * math.pi / ANGLES
@@ -265,7 +265,7 @@ def _best_angle(a: tuple[float, ...], b: tuple[float, ...], share_3: float, shar
     return angle
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _turn(rows: Array, p: int, q: int, c: float, s: float) -> None:
     for i in range(rows.shape[1]):
         x, y = rows[p, i], rows[q, i]

@@ -13,10 +13,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.threads import INNER, njit
 
 #: range of the Gaussian's and of the tilted variance, relative to the planned ones, that the nodes serve
 GAUSSIAN_RANGE = (0.3, 1.5)
@@ -53,7 +53,7 @@ def tilt(nodes: Array, log_weights: Array, mean: float, var: float, work: Array)
     return top + math.log(s0) - 0.5 * math.log(2.0 * math.pi * var), centre + s1, s2 / s0 - s1 * s1
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _served(mean: float, var: float, at: float, over: float, move: float, low: float, high: float) -> bool:
     """N(mean, var) is within reach of nodes laid for N(at, over); false for NaN."""
     return (mean - at) ** 2 <= move * move * over and low * over <= var <= high * over
@@ -80,7 +80,7 @@ def rank_one(factor: Array, x: Array, sign: float) -> bool:
     return True
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})
+@njit(**INNER, error_model="numpy", fastmath={"reassoc", "contract"})
 def _solve(factor: Array, h: Array, half: Array, full: Array) -> float:
     """half = C⁻ᵀh and full = P⁻¹h; returns hᵀP⁻¹h."""
     d = h.size
@@ -101,7 +101,7 @@ def _solve(factor: Array, h: Array, half: Array, full: Array) -> float:
     return variance
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _along(h: Array, u: Array) -> float:
     """hᵀu."""
     total = 0.0
@@ -110,7 +110,7 @@ def _along(h: Array, u: Array) -> float:
     return total
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _step(
     gamma: float, nu: float, m_out: float, v_out: float, m_in: float, v_in: float, power: float, length: float
 ) -> tuple[float, float]:
@@ -119,7 +119,7 @@ def _step(
     return length * (target - gamma), length * ((m_in - m_out) / (v_in * power) + m_out * target - nu)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _absorb(factor: Array, u: Array, h: Array, half: Array, full: Array, d_gamma: float, pull: float) -> bool:
     """P ← P + Δγhhᵀ and u ← u + P⁻¹h·pull, pull = (Δν − Δγm)/(1 + Δγv), from full = P⁻¹h; false if P breaks."""
     scale = math.sqrt(abs(d_gamma))

@@ -13,7 +13,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import blas, lapack
@@ -24,6 +23,7 @@ from latlin.inference.model import LatentLinearModel, SiteFactor
 from latlin.numerics.arrays import Array, empty_array
 from latlin.numerics.linalg import gram, rough_gram, rough_whitened_squares, whitened_squares
 from latlin.numerics.options import dense_operator
+from latlin.numerics.threads import njit
 from latlin.numerics.weighted_gram import WeightedGram
 
 Index = NDArray[np.int64]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike
 
 from latlin.numerics.arrays import Array, empty_array
-from latlin.numerics.threads import share_out
+from latlin.numerics.threads import njit, share_out
 
 # --- The compiled loop for ψ(x) = yx − e^x − log y! under N(x|m, v), for many counts at once: one exponential per site.
 #

@@ -16,10 +16,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from scipy.special import digamma, gammaln, zeta
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.threads import INNER, njit
 from latlin.potentials.kernels.sites import HERMITE, TRAPEZOID, NodeRules, rule_table
 
 SHARES, RATES, BETA = 0, 1, 2
@@ -42,7 +42,7 @@ def _taylor_table() -> Array:
 _TAYLOR = _taylor_table()
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def log_gamma_four(z: float) -> tuple[float, float, float, float]:
     """log Γ(z) and its first three derivatives, z > 0: polynomials up to 10, Stirling's series beyond."""
     value, first, second, third = 0.0, 0.0, 0.0, 0.0
@@ -88,7 +88,7 @@ def gamma_slopes(z: Array) -> Array:
     return out.reshape((3, *z.shape))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _ratio(count: float, a: float) -> tuple[float, float, float]:
     """log Γ(count + a)/Γ(1 + a) with two derivatives in a; without the numerator where the count is negative."""
     low, low_first, low_second, _ = log_gamma_four(1.0 + a)
@@ -98,7 +98,7 @@ def _ratio(count: float, a: float) -> tuple[float, float, float]:
     return high - low, high_first - low_first, high_second - low_second
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _rise(z: float, d: float) -> float:
     """log Γ(z + d)/Γ(z) for z ≥ HIGH and d ≥ 0, without cancellation, by the difference of Stirling's series."""
     q, p = 1.0 / (z * z), 1.0 / ((z + d) * (z + d))
@@ -107,7 +107,7 @@ def _rise(z: float, d: float) -> float:
     return (z + d - 0.5) * math.log1p(d / z) - d + d * math.log(z) + there - here
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _inverse_beta(count: float, a: float) -> tuple[float, float, float]:
     """log Γ(count + a)/(Γ(count) Γ(1 + a)) with two derivatives in a: moderate where one of both is large."""
     low, low_first, low_second, _ = log_gamma_four(1.0 + a)
@@ -121,7 +121,7 @@ def _inverse_beta(count: float, a: float) -> tuple[float, float, float]:
     return value, high_first - low_first, high_second - low_second
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _share_site(x: float, size: float, up: float, down: float, slope: float) -> tuple[float, float, float, float]:
     """ψ, ψ′, ψ″ and ∂ψ/∂size for a mean σ(x); counts of zero have no part."""
     e = math.exp(-math.fabs(x))
@@ -142,7 +142,7 @@ def _share_site(x: float, size: float, up: float, down: float, slope: float) -> 
     return value + log_ends, first * w + log_slope, second * w * w + first * w * (q - p) + log_bend, by_size
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _stirling_rest(z: float, log_z: float) -> tuple[float, float, float]:
     """R(z), zR′(z) and z²R″(z)."""
     if z >= HIGH:
@@ -166,13 +166,13 @@ def _stirling_rest(z: float, log_z: float) -> tuple[float, float, float]:
     return value, z * (g - log_z) + 0.5 - shift, 2.0 * z * z * h - z - 0.5 + shift
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _divergence(p: float, y: float, d: float, odds: float) -> float:
     """KL(p‖y) for y up to one half; log y = odds + log(1 − y)."""
     return p * d - (math.log1p(y * math.expm1(d)) if d < 500.0 else d + odds + math.log1p(-y))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _beta_site(x: float, size: float, log_size: float, y: float, odds: float) -> tuple[float, float, float, float]:
     """ψ, ψ′, ψ″ and ∂ψ/∂size but for their constants, for a mean σ(x) and a share y."""
     e = math.exp(-math.fabs(x))
@@ -208,7 +208,7 @@ def _one_row_per_site(x: Array, parameters: tuple[Array, ...]) -> Array:
     return np.stack([np.broadcast_to(part, x.shape) for part in parameters], axis=-1).astype(float)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _rate_site(x: float, size: float, count: float) -> tuple[float, float, float, float]:
     """ψ, ψ′, ψ″ and ∂ψ/∂size of log r(r + 1) … (r + count − 1), r = size·e^x, without the log size in it."""
     r = size * math.exp(min(x, 600.0))

@@ -19,9 +19,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.threads import INNER, njit
 
 EXPONENTIALS, SIGMOID = 0, 1
 #: nat below the top where the integrand is cut off
@@ -33,7 +33,7 @@ STEP_IN_WIDTHS = 0.5
 MOST_NODES = 600
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _curl(t: float) -> float:
     """e^t − 1 − t without cancellation."""
     if math.fabs(t) > 0.02:
@@ -41,7 +41,7 @@ def _curl(t: float) -> float:
     return 0.5 * t * t * (1.0 + t / 3.0 * (1.0 + t / 4.0 * (1.0 + t / 5.0 * (1.0 + t / 6.0))))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _rest(kind: int, d: float, a: float, b: float, c: float, e: float) -> float:
     """Exponentials: loads a and c with rates b and e. Log σ: load a, rate b, σ and 1 − σ at the mode c and e."""
     if kind == EXPONENTIALS:
@@ -61,7 +61,7 @@ def _rest(kind: int, d: float, a: float, b: float, c: float, e: float) -> float:
     return a * (math.log1p(c * math.expm1(t)) - c * t)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _edge(kind: int, side: float, width: float, v: float, residue: float, site: Array) -> float:
     """A distance from the mode at which the integrand has dropped out."""
     step = 6.0 * width

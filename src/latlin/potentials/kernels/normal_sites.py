@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from latlin.numerics.arrays import Array
+from latlin.numerics.threads import INNER, njit
 from latlin.potentials.kernels.sites import HERMITE, TRAPEZOID, NodeRules, rule_table
 
 #: how much smaller s has to be for a rule than at logistic sites, for one end and for two
@@ -26,7 +26,7 @@ _RATIO = math.sqrt(2.0 / math.pi)
 _FAR = 1e3
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _erfcx(y: float) -> float:
     """e^{y²} erfc(y) for y ≥ 0."""
     if y < 8.0:
@@ -38,7 +38,7 @@ def _erfcx(y: float) -> float:
     return total / (y * math.sqrt(math.pi))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER, error_model="numpy")
 def _log_mass(a: float, b: float) -> tuple[float, float, float, float]:
     """log(Φ(b) − Φ(a)), its first two derivatives when a and b move together, and the first when b moves alone."""
     sign = 1.0
@@ -71,7 +71,7 @@ WIDE, INSIDE, NARROW, BROAD, DEEP = 10.0, 9.5, 3.2, 1.5, 12.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(**INNER, error_model="numpy")
 def _by_panels(m: float, s: float, lower: float, upper: float) -> tuple[float, float, float, float]:
     """The four sums of a wide Gaussian, over depths u from INSIDE outwards; log Φ(u) is nearly quadratic far out."""
     opened_above = math.isinf(upper)

@@ -18,13 +18,12 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.quadrature import gauss_hermite, gauss_softplus, trapezoid
 from latlin.numerics.special import FUSED, LOG1P, exp_minus, log_one_plus
-from latlin.numerics.threads import INNER, share_out
+from latlin.numerics.threads import INNER, njit, share_out
 
 CHUNK = 512
 #: nanoseconds per site of an expectation, by measurement
@@ -78,14 +77,13 @@ def log_sigmoid_expectations(m: Array, v: Array) -> tuple[Array, Array, Array]:
 
 
 @njit(**INNER, error_model="numpy", fastmath=FUSED)
-def _add_log_sigmoid(
-    m: Array, s: Array, nodes: Array, weights: Array, value: Array, d_mean: Array, d_var: Array
-) -> None:
-    """Add Σ_k w_k (ψ, ψ′, ½ψ″)(m + s z_k) to the sums, for ψ = log σ."""
+def _add_log_sigmoid(count: int, work: Array, first: int, last: int, nodes: Array, weights: Array) -> None:
+    """Add Σ_k w_k (ψ, ψ′, ½ψ″)(m + s z_k) to the sums, ψ = log σ; m, s and the three sums are rows of `work`."""
     c = LOG1P
-    for k in range(nodes.size):
+    m, s, value, d_mean, d_var = work[0], work[1], work[2], work[3], work[4]
+    for k in range(first, last):
         z, w = nodes[k], weights[k]
-        for i in range(m.size):
+        for i in range(count):
             x = m[i] + s[i] * z
             e = exp_minus(math.fabs(x))
             # one division for 1/(1+e) and e/(2+e)
@@ -156,19 +154,20 @@ def sigmoid_powers(t: Array, constant: Array, up: Array, down: Array) -> Array:
 
 
 @njit(**INNER, error_model="numpy", fastmath=FUSED)
-def _add_softplus(m: Array, s: Array, nodes: Array, weights: Array, value: Array, d_mean: Array, d_var: Array) -> None:
+def _add_softplus(count: int, work: Array, first: int, last: int, nodes: Array, weights: Array) -> None:
     """Add ⟨min(x, 0)⟩ − Σ_k w_k [N(x_k|m, s²) + N(−x_k|m, s²)] and its derivatives to the sums."""
-    for k in range(nodes.size):
+    m, s, value, d_mean, d_var = work[0], work[1], work[2], work[3], work[4]
+    for k in range(first, last):
         for side in (-1.0, 1.0):
             x, w = side * nodes[k], weights[k] / math.sqrt(2.0 * math.pi)
-            for i in range(m.size):
+            for i in range(count):
                 inverse = 1.0 / s[i]
                 u = (x - m[i]) * inverse
                 density = w * inverse * exp_minus(0.5 * u * u)
                 value[i] -= density
                 d_mean[i] -= density * u * inverse
                 d_var[i] -= 0.5 * density * (u * u - 1.0) * inverse * inverse
-    for i in range(m.size):
+    for i in range(count):
         # ⟨min(x, 0)⟩ = mΦ(−a) − sN(a), a = m/s
         a = m[i] / s[i]
         below = 0.5 * math.erfc(a / math.sqrt(2.0))
@@ -209,20 +208,18 @@ def _log_sigmoid_loop(
 ) -> None:
     """Sites low … high−1, a chunk at a time: sort by rule, run each rule on its sites, put the results back."""
     order, work = np.empty(CHUNK, np.int64), np.empty((5, CHUNK))
-    mean, sd, value, d_mean, d_var = work[0], work[1], work[2], work[3], work[4]
     for a in range(low, high, CHUNK):
         n = min(CHUNK, high - a)
         first = sort_by_rule(s[a : a + n], limit, order)
-        for i in range(n):
-            mean[i], sd[i] = m[a + order[i]], s[a + order[i]]
-        work[2:] = 0.0
         for r in range(limit.size):
-            b, c, k, l = first[r], first[r + 1], start[r], start[r + 1]
-            add = (mean[b:c], sd[b:c], nodes[k:l], weights[k:l], value[b:c], d_mean[b:c], d_var[b:c])
+            count = first[r + 1] - first[r]
+            for i in range(count):
+                j = a + order[first[r] + i]
+                work[0, i], work[1, i], work[2, i], work[3, i], work[4, i] = m[j], s[j], 0.0, 0.0, 0.0
             if r < n_direct:
-                _add_log_sigmoid(*add)
+                _add_log_sigmoid(count, work, start[r], start[r + 1], nodes, weights)
             else:
-                _add_softplus(*add)
-        for i in range(n):
-            j = a + order[i]
-            out[0, j], out[1, j], out[2, j] = value[i], d_mean[i], d_var[i]
+                _add_softplus(count, work, start[r], start[r + 1], nodes, weights)
+            for i in range(count):
+                j = a + order[first[r] + i]
+                out[0, j], out[1, j], out[2, j] = work[2, i], work[3, i], work[4, i]
