@@ -240,3 +240,16 @@ def test_a_fit_of_many_evaluations_serves_until_they_double():
     assert model(points, values, many).ensemble.size == 240
     constant_so_far = model(points[:120], np.ones(120), None)
     assert model(points[:130], values[:130], constant_so_far).ensemble.size == 130
+
+
+def test_values_that_no_longer_suit_the_logarithm_are_fitted_anew():
+    measure, rng = Uniform(-1.7, 1.7, dim=2), np.random.default_rng(0)
+    points = rng.uniform(-1.7, 1.7, (120, 2))
+    values = np.exp(-4.0 * np.sum(points**2, axis=1))
+    model = BayesianQuadrature(measure)._model()
+    logs = model(points[:110], values[:110], None)
+    assert isinstance(logs, LogBelief)
+    values[-1] = 0.0
+    plain = model(points, values, logs)
+    assert isinstance(plain, PlainBelief)
+    assert plain.ensemble.size == 120

@@ -117,7 +117,9 @@ class ManyModels(NamedTuple):
     def __call__(self, points: Array, values: Array, previous: Belief | None) -> Belief:
         models = tuple(model for model in self.models if model.suits(values)) or self.models
         if previous is not None and previous.ensemble.serves(len(points)):
-            models = tuple(model for model in models if model.made(previous)) or models
+            own = tuple(model for model in models if model.made(previous))
+            # length scales of a model that no longer suits the values are not those of the others
+            models, previous = (own, previous) if own else (models, None)
         ensembles = [model.weigh(points, values, previous) for model in models]
         heights = np.array([ensemble.log_posterior for ensemble in ensembles])
         shares = np.exp(heights - logsumexp(heights))

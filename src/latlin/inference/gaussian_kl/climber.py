@@ -23,14 +23,16 @@ from latlin.densities.gaussian import Gaussian
 from latlin.densities.structured.base import DiagonalStructure, Structure, StructuredCovariance
 from latlin.densities.structured.rows import ProjectionRows
 from latlin.distributed.blocks import Block
+from latlin.inference.forms.prior import needs_sparse
 from latlin.inference.forms.sites import Start
 from latlin.inference.forms.structured import BlockView, StructuredForm, site_precision, structured_form
 from latlin.inference.gaussian_kl.structured import StructuredBound, StructuredState, climb, finite_view
 from latlin.inference.local_bound.double_loop import maximise_local_bound
-from latlin.inference.local_bound.families import LanczosFamily
+from latlin.inference.local_bound.families import ExactFamily, LanczosFamily
 from latlin.inference.model import LatentLinearModel
 from latlin.numerics.arrays import Array
 from latlin.numerics.ascent import Ascent, Checkpoint, Rules
+from latlin.potentials.gaussian_mixture import GaussianMixture
 
 #: gradient at which a fit that only prepares another one may stop
 ROUGH = 1e-2
@@ -42,6 +44,8 @@ PATIENCE = 20
 RANK, OUTER = 50, 50
 #: steps towards the mode
 STEPS = 200
+#: dimensions up to which a rough diagonal fit is cheap enough to be one more start
+FEW = 50
 #: bounds of rough fits that differ relatively by more are different optima
 APART = 1e-3
 
@@ -292,6 +296,19 @@ def fit_rough_diagonal(model: LatentLinearModel) -> Gaussian:
     best = _ends_apart(climber, structured_starts(form))[0]
     covariance = StructuredCovariance(form.whitening, DiagonalStructure(form.dim), best.scale)
     return Gaussian(form.weights(best.mean), covariance)
+
+
+def local_bound_starts(family: ExactFamily, model: LatentLinearModel) -> list[tuple[Array, Array, Array]]:
+    """Where an ascent of local bounds may start; from a rough diagonal fit too, for mixtures in few dimensions.
+
+    Which weights a spike lets go is hard for local bounds to find, and easier for Gaussian KL.
+    """
+    firsts = family.firsts()
+    mixed = any(isinstance(potential, GaussianMixture) for potential in model.potentials)
+    if len(firsts) == 1 or not mixed or needs_sparse(model) or model.dim > FEW:
+        return firsts
+    diagonal = fit_rough_diagonal(model)
+    return [*firsts, (family.form.coordinates(diagonal.mean), *family.form.marginals(diagonal))]
 
 
 def _ends_apart(climber: Climber, starts: list[DiagonalMoments]) -> list[DiagonalMoments]:

@@ -33,7 +33,7 @@ from latlin.inference.forms.structured import structured_form
 from latlin.inference.forms.sums import SumForm
 from latlin.inference.gaussian_kl import entries, sites, sums
 from latlin.inference.gaussian_kl.ascent import Reached, maximise_bound
-from latlin.inference.gaussian_kl.climber import fit_rough_diagonal
+from latlin.inference.gaussian_kl.climber import fit_rough_diagonal, local_bound_starts
 from latlin.inference.gaussian_kl.sites import cavity_start, starts_from_cavity
 from latlin.inference.gaussian_kl.structured import StructuredBound, climb
 from latlin.inference.local_bound.double_loop import best_start, maximise_local_bound
@@ -384,7 +384,7 @@ def _starts(form: SiteForm, model: LatentLinearModel) -> list[Callable[[], SiteP
     if model.smooth and model.log_concave:
         return starts
     bounded = not model.log_concave and form.sites.extra is None and all(p.super_gaussian for p in model.potentials)
-    other = [partial(_match_local_bound, form)] if bounded else []
+    other = [partial(_match_local_bound, form, model)] if bounded else []
     return [*starts, *other, partial(_expand_centres, form)]
 
 
@@ -419,12 +419,13 @@ def _match_diagonal(form: SiteForm, model: LatentLinearModel) -> SiteParameters:
     return SiteParameters(kept, nu + (kept - gamma) * np.asarray(x))
 
 
-def _match_local_bound(form: SiteForm) -> SiteParameters:
+def _match_local_bound(form: SiteForm, model: LatentLinearModel) -> SiteParameters:
     """The Gaussian of the best local bound: from there the ascent ends above it (Challis (2013), §4.4.1)."""
     family = ExactFamily(form)
     rules = Rules(gradient_tol=1e-3, objective_tol=1e-7, monotone=True, max_iter=300)
     # many sites leave room for one optimum only
-    firsts = family.firsts()[: 1 if len(form.sites) >= MANY * form.rank else None]
+    many = len(form.sites) >= MANY * form.rank
+    firsts = family.firsts()[:1] if many else local_bound_starts(family, model)
     best = maximise_local_bound(family, best_start(family, firsts), rules, label="start", warn=False).state
     return SiteParameters(best.gamma, best.nu)
 

@@ -19,6 +19,7 @@ from latlin.inference.forms.dense import site_form
 from latlin.inference.forms.projections import stacked_sites
 from latlin.inference.forms.sites import SiteParameters
 from latlin.inference.forms.structured import structured_form
+from latlin.inference.gaussian_kl.climber import local_bound_starts
 from latlin.inference.local_bound.double_loop import BoundState, best_start, centres, maximise_local_bound
 from latlin.inference.local_bound.families import ExactFamily, LanczosFamily, PerturbedFamily
 from latlin.inference.model import LatentLinearModel, Model, require_in_memory
@@ -120,7 +121,8 @@ Outcome = tuple[Ascent[BoundState], Density, EvidenceKind, str]
 def _exact(model: LatentLinearModel, start: Posterior | None, rank: int, options: dict[str, Any]) -> Outcome:
     form = site_form(model)
     family = ExactFamily(form)
-    first = (form.coordinates(start.mean), *form.marginals(start)) if start else best_start(family, family.firsts())
+    inherited = (form.coordinates(start.mean), *form.marginals(start)) if start else None
+    first = inherited or best_start(family, local_bound_starts(family, model))
     ascent = maximise_local_bound(family, first, label="local bound", **options)
     solution = form.solve(SiteParameters(ascent.state.gamma, ascent.state.nu))
     assert solution is not None  # the ascent ended there
