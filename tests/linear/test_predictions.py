@@ -231,6 +231,7 @@ def test_bad_questions_get_a_sentence():
         (BayesianLogisticRegression(engine="magic"), "labels", "engine must be one of"),
         (BayesianOrdinalRegression(link="cloglog"), "three", "link must be one of"),
         (BayesianOrdinalRegression(cuts=[0.0, -1.0], prior_scale=1.0), "three", "strictly increasing"),
+        (BayesianOrdinalRegression(prior_scale=1e30), "three", r"prior_scale must be at most 1e\+06 where cuts are learnt"),
     ],
 )
 def test_bad_options_get_a_sentence(model, response, message):
