@@ -248,6 +248,8 @@ def test_bad_data_get_a_sentence():
         BayesianLinearRegression().fit(X, Y["numbers"], offset=np.full(len(X), np.nan))
     with pytest.raises(ValueError, match="must hold numbers of at least zero"):
         BayesianPoissonRegression().fit(X, -1.0 - Y["counts"])
+    with pytest.raises(ValueError, match="Found array with dim 3"):
+        BayesianPoissonRegression().fit(X[None], Y["counts"], exposure=np.ones(len(X)))
     with pytest.raises(ValueError, match="NaN"):
         BayesianLinearRegression().fit(np.where(X > 5.0, np.nan, X), Y["numbers"])
 
