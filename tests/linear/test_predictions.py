@@ -231,6 +231,11 @@ def test_bad_questions_get_a_sentence():
         (BayesianLogisticRegression(engine="magic"), "labels", "engine must be one of"),
         (BayesianOrdinalRegression(link="cloglog"), "three", "link must be one of"),
         (BayesianOrdinalRegression(cuts=[0.0, -1.0], prior_scale=1.0), "three", "strictly increasing"),
+        (
+            BayesianOrdinalRegression(prior_scale=1e30),
+            "three",
+            r"prior_scale must be at most 1e\+06 where cuts are learnt",
+        ),
     ],
 )
 def test_bad_options_get_a_sentence(model, response, message):
@@ -247,6 +252,8 @@ def test_bad_data_get_a_sentence():
         BayesianLinearRegression().fit(X, Y["numbers"], offset=np.full(len(X), np.nan))
     with pytest.raises(ValueError, match="must hold numbers of at least zero"):
         BayesianPoissonRegression().fit(X, -1.0 - Y["counts"])
+    with pytest.raises(ValueError, match="Found array with dim 3"):
+        BayesianPoissonRegression().fit(X[None], Y["counts"], exposure=np.ones(len(X)))
     with pytest.raises(ValueError, match="NaN"):
         BayesianLinearRegression().fit(np.where(X > 5.0, np.nan, X), Y["numbers"])
 

@@ -20,6 +20,18 @@ def test_the_mode_is_that_of_every_new_file(tmp_path, mask):
     assert stat.S_IMODE((tmp_path / "a.txt").stat().st_mode) == 0o666 & ~mask
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o400])
+def test_the_mode_of_a_file_that_is_replaced_is_kept(tmp_path, mode):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    path.chmod(mode)
+    with replace_file(path) as fresh:
+        fresh.write_text("new")
+        assert stat.S_IMODE(fresh.stat().st_mode) == 0o600
+    assert path.read_text() == "new"
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
 DYING = """
 import os, signal, sys
 from latlin.numerics.atomic import replace_file

@@ -68,6 +68,20 @@ def test_nor_beside_the_rows(kind, name):
                 kind().fit(X, values)
 
 
+@pytest.mark.parametrize(
+    "model", [linear.BayesianLinearRegression(), linear.RobustRegression(), linear.SparseRegression()]
+)
+@pytest.mark.parametrize("missing", [None, np.nan])
+def test_responses_that_are_missing_are_named(model, missing):
+    values = Y.astype(object)
+    values[3] = missing
+    for y in (values, values.tolist()):
+        with pytest.raises(ValueError, match="Input y contains NaN"):
+            model.fit(X, y)
+    with pytest.raises(ValueError, match="Input y contains NaN"):
+        GaussianProcessRegressor().fit(X, values)
+
+
 @pytest.mark.parametrize("values", [HIDDEN["masked"][:, 0], Y + 1j, DAYS, [np.timedelta64(1, "s")] * 20])
 def test_nor_when_what_is_fitted_is_asked(values):
     counts, trials = np.round(np.abs(Y)), np.full(20, 9.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mpmath as mp
 import numpy as np
 import pytest
 from scipy.special import log_ndtr
@@ -109,3 +110,63 @@ def test_a_steep_wall_stands_where_forces_are_equal():
     assert log_z[0] == -np.inf
     np.testing.assert_allclose(mean, np.log(1e300), rtol=1e-3)
     np.testing.assert_allclose(variance, 1e-300, rtol=0.1)
+
+
+#: ∫ φ(x) e^{tx} dx in closed form, and some t
+TRANSFORMS = {
+    "logit": (potentials.Logit(1), lambda t: mp.pi / mp.sin(-mp.pi * t), (-0.25, -0.5, -0.9)),
+    "probit": (potentials.Probit(1), lambda t: mp.exp(t * t / 2) / -t, (-0.5, -1.0, -3.0)),
+    "ordinal": (potentials.Ordinal(0, [0.0]), lambda t: mp.exp(t * t / 2) / t, (0.5, 1.0, 3.0)),
+    "logistic": (potentials.Logistic(), lambda t: mp.pi * t / mp.sin(mp.pi * t), (0.25, -0.5, 0.9)),
+    "laplace": (potentials.Laplace(), lambda t: 1 / (1 - t * t), (0.25, -0.5, 0.9)),
+    "huber": (
+        potentials.Huber(threshold=2.0),
+        lambda t: _huber_transform(t) / _huber_transform(mp.mpf(0)),
+        (0.25, -0.5, 1.5),
+    ),
+    "poisson": (potentials.Poisson(0), mp.gamma, (0.25, 1.0, 3.0)),
+    "counts": (potentials.Poisson(5), lambda t: mp.gamma(5 + t) / 120, (0.25, -4.5, 3.0)),
+    "gamma": (potentials.Gamma(1.0, 2.0), lambda t: mp.mpf(2) ** t * mp.gamma(2 - t), (0.25, 1.5, -3.0)),
+    "negative binomial": (
+        potentials.NegativeBinomial(2, 0.5),
+        lambda t: mp.mpf(2) ** t * 3 * mp.beta(2 + t, 2 - t),
+        (0.25, -1.5, 1.5),
+    ),
+}
+
+
+def _huber_transform(t):
+    """∫ exp(tx − x²/2) for |x| ≤ 2 and of exp(tx − 2|x| + 2) beyond."""
+    middle = mp.exp(t * t / 2) * mp.sqrt(2 * mp.pi) * (mp.ncdf(2 - t) - mp.ncdf(-2 - t))
+    return middle + mp.exp(2 * t - 2) / (2 - t) + mp.exp(-2 * t - 2) / (2 + t)
+
+
+@pytest.mark.parametrize("size", [1e14, 1e20, 1e30, 1e100, 1e299])
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_wide_gaussian_far_out_is_an_exponential(name, size):
+    """N(x | tv, v) with a large v is exp(tx − ½t²v)/√(2πv) where φ bends: its moments are derivatives in t."""
+    block, transform, slopes = TRANSFORMS[name]
+    for t in slopes:
+        value, mean, variance = mp.taylor(lambda t: mp.log(transform(t)), mp.mpf(t), 2)
+        found = [float(part[0]) for part in block.tilted_moments([t * size], [size])]
+        log_z = float(value) - 0.5 * t * (t * size) - 0.5 * np.log(2 * np.pi * size)
+        assert found[0] == pytest.approx(log_z, rel=1e-14, abs=1e-6)
+        assert found[1] == pytest.approx(float(mean), rel=1e-7, abs=1e-7)
+        assert found[2] == pytest.approx(2.0 * float(variance), rel=1e-6)
+
+
+@pytest.mark.parametrize("size", [1e14, 1e20, 1e30, 1e100, 1e299])
+@pytest.mark.parametrize("name", ["logit", "logistic", "laplace", "asymmetric", "log-logistic"])
+def test_half_a_gaussian_is_left_where_forces_cancel(name, size):
+    """φ is e^x on the left of its bend, and moves N(−v, v) to zero; what is on the right of zero is nothing."""
+    block = {
+        "logit": potentials.Logit(1),
+        "logistic": potentials.Logistic(),
+        "laplace": potentials.Laplace(),
+        "asymmetric": potentials.AsymmetricLaplace(0.5, 0.0, 0.5),
+        "log-logistic": potentials.LogLogistic(1.0, 0, 1.0),
+    }[name]
+    log_z, mean, variance = (float(part[0]) for part in block.tilted_moments([-size], [size]))
+    assert log_z == pytest.approx(-0.5 * size, rel=1e-12)
+    assert mean == pytest.approx(-np.sqrt(2 / np.pi * size), rel=1e-6)
+    assert variance == pytest.approx((1 - 2 / np.pi) * size, rel=1e-6)

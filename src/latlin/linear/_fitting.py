@@ -142,6 +142,7 @@ def _fit(
             return learn_exactly(problem, decompose, posterior_at, values, free, task)
         return LearntFit(posterior_at(values), dict(values), table=fixed_table(values))
     if free:
+        _refuse_wide_cuts(problem, values, free)
         fit = learn(problem, chosen, values, free, task, start, checkpoint)
     else:
         with show_beginning(chosen.name, verbose):
@@ -155,6 +156,16 @@ def _fit(
 
 #: prior standard deviations, in their unit, beyond which precisions may be lost in rounding
 WIDEST = 1e6
+
+
+def _refuse_wide_cuts(problem: LinearProblem, values: Mapping[str, Any], free: Sequence[str]) -> None:
+    """Cut points are sought in the units of the coefficients: where these have no end, a search has none."""
+    scale, most = float(np.max(values["prior_scale"])), WIDEST * max(problem.unit, 1.0)
+    if "cuts" in free and "prior_scale" not in free and scale > most:
+        raise ValueError(
+            f"prior_scale must be at most {most:g} where cuts are learnt, got {scale:.3g}: cut points grow with the "
+            "coefficients; give a smaller scale, or cuts"
+        )
 
 
 @contextmanager

@@ -216,9 +216,9 @@ class Regression(RegressorMixin, LinearEstimator):
 
 
 def _row_count(X: Rows) -> int | None:
-    """How many rows there are, where that is known."""
+    """How many rows a table has, where that is known."""
     shape = getattr(X, "shape", None) or np.shape(X if isinstance(X, (list, tuple)) else 0)
-    return int(shape[0]) if shape and isinstance(shape[0], (int, np.integer)) else None
+    return int(shape[0]) if len(shape) == 2 and isinstance(shape[0], (int, np.integer)) else None
 
 
 class Exposed(Regression):

@@ -171,7 +171,7 @@ def check_sortable(name: str, labels: Any) -> Any:
 
 
 def check_convertible(name: str, values: Any) -> Any:
-    """`values`, if what is in an array of objects can be made numbers.
+    """`values`, with those in an array of objects made numbers, if they can be; None becomes NaN.
 
     Examples
     --------
@@ -179,8 +179,13 @@ def check_convertible(name: str, values: Any) -> Any:
     Traceback (most recent call last):
         ...
     ValueError: y must hold numbers, got {} at place 1
+    >>> convertible("y", np.array([1.0, None], dtype=object))
+    array([ 1., nan])
     """
     _refuse_texts(name, values, (TypeError, ValueError, OverflowError))
+    with suppress(TypeError, ValueError, OverflowError):  # what is no array is left to scikit-learn
+        if np.asarray(values).dtype.kind == "O":
+            return np.asarray(values, dtype=float)
     return values
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import time
 import uuid
 from collections.abc import Iterator
@@ -25,8 +26,8 @@ ABANDONED = 86400.0
 def replace_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A fresh path beside `path`, with its endings, that takes its place when the block ends well.
 
-    The new file has the mode that every new file of the user gets. Unfinished files of processes that were killed are
-    removed.
+    A new file has the mode that every new file of the user gets; in the place of another it has the mode of that one.
+    Unfinished files of processes that were killed are removed.
 
     Examples
     --------
@@ -40,16 +41,28 @@ def replace_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = check_place(path)
     _remove_abandoned(target)
     fresh = target.with_name(f".part-{uuid.uuid4().hex}-{target.name}")
-    handle = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)  # less what the umask takes away
+    kept = _mode(target)
+    # a new one: less what the umask takes away; until it is whole, nobody else reads what may be private
+    handle = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666 if kept is None else 0o600)
     try:
         _lock(handle)
         yield fresh
         with open(fresh, "rb") as file:
             os.fsync(file.fileno())
+        if kept is not None:
+            os.chmod(fresh, kept)
         os.replace(fresh, target)
     finally:
         os.close(handle)
         fresh.unlink(missing_ok=True)
+
+
+def _mode(target: Path) -> int | None:
+    """Who may read and write a file; None where there is none."""
+    try:
+        return stat.S_IMODE(target.stat().st_mode)
+    except FileNotFoundError:
+        return None
 
 
 def _lock(handle: int) -> bool:

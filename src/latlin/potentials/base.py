@@ -222,7 +222,7 @@ class Potential(ABC):
         """
         block, (m, v, p), shape = self._flat(mean=mean, var=var, power=power)
         with np.errstate(all="ignore"):
-            found = extremes.answer(block, extremes.parabola_tilted, Potential._tilted_moments, m, v, p)
+            found = extremes.answer(block, extremes.closed_tilted, Potential._tilted_moments, m, v, p)
             found = extremes.mend_moments(block, found, m, v, p)
         return TiltedMoments(*(out.reshape(shape) for out in found))
 

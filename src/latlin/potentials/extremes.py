@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from latlin.numerics.arrays import Array
 from latlin.potentials.checks import SiteBlock
+from latlin.potentials.far_out import far_tilted
 
 #: means and variances (or inverse variances) beyond that size are looked at first
 FAR, LARGE = 1e9, 1e40
@@ -94,6 +95,15 @@ def parabola_tilted(block: SiteBlock, m: Array, v: Array, power: Array) -> tuple
     found = np.array(np.broadcast_arrays(log_z, m + move, u))
     good = (shrink > 0) & _is_parabola(block, m, m + move, np.sqrt(u), first, second)
     return found, good & np.isfinite(found[1:]).all(axis=0) & ~np.isnan(log_z)
+
+
+def closed_tilted(block: SiteBlock, m: Array, v: Array, power: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """log Z, mean and variance where ψ is a parabola or the Gaussian far out, and where they are right."""
+    found, good = parabola_tilted(block, m, v, power)
+    left = np.flatnonzero(~good)
+    if left.size:
+        found[:, left], good[left] = far_tilted(block.select(left), m[left], v[left], power[left])
+    return found, good
 
 
 def _is_parabola(block: SiteBlock, m: Array, centre: Array, s: Array, first: Array, second: Array) -> NDArray[np.bool_]:

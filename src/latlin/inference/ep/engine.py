@@ -142,7 +142,7 @@ class ExpectationPropagation:
 
         def step(state: SweepState) -> tuple[SweepState, Measure]:
             moved = _sweep(form, state, sweep, self.power, longest=1.0 - self.damping)
-            return moved, Measure(moved.log_z, moved.residual)
+            return moved, Measure(moved.log_z, moved.residual, moved.grain)
 
         rules = Rules(gradient_tol=self.tol, max_iter=self.sweeps, remedy=REMEDY)
         return ascend(step, begin, rules, label="EP", verbose=verbose, checkpoint=checkpoint, warn=False)

@@ -26,8 +26,9 @@ GAUSSIAN_MOVE = 2.0
 TILTED_MOVE = 3.0
 #: nodes this many nat below the top do not count
 NEGLIGIBLE = 46.0
-#: a cavity keeps at least this share of the marginal's precision, an update of the approximation's
-PROPER = 1e-10
+#: a cavity keeps at least this share of the marginal's precision, and is taken to keep so much
+PROPER, LEAST = 1e-14, 1e-10
+#: an update keeps at least this share of the approximation's precision
 DEFINITE = 1e-7
 #: a projection of no larger variance is fixed: its site says nothing about w
 FIXED = 1e-200
@@ -171,7 +172,8 @@ def visit_sites(
         share = 1.0 - power * gamma[n] * v
         if not (share > PROPER and v > FIXED):
             continue
-        v_out, m_out = v / share, (m - power * nu[n] * v) / share
+        share = max(share, LEAST)
+        v_out, m_out = v / share, m - power * (nu[n] - gamma[n] * m) * v / share
         at, sure = planned[n], fresh and n == 0
         if not sure and not _served(m_out, v_out, at[0], at[1], GAUSSIAN_MOVE, *GAUSSIAN_RANGE):
             return n, True

@@ -37,6 +37,7 @@ class SweepState(NamedTuple):
     residual: float  # largest mismatch of mean or variance, in units of the marginals
     improper: int  # cavities that are no density
     length: float  # of the next step
+    grain: float  # how far rounding alone moves log_z
     points: Array  # past parameters and how far they were from those asked for, one per row, where they are kept
     residuals: Array
 
@@ -52,9 +53,9 @@ class Matched(NamedTuple):
     tilted_variance: Array
 
 
-def match(sites: Sites, now: SiteParameters, x: Array, variance: Array, power: float) -> Matched:
-    """Tilted moments at the cavities of a Gaussian with the given marginals."""
-    proper, mean, var = cavity(*now, x, variance, power)
+def match(sites: Sites, now: SiteParameters, x: Array, variance: Array, power: float, sure: bool = False) -> Matched:
+    """Tilted moments at the cavities of a Gaussian with the given marginals; `sure` says that all are densities."""
+    proper, mean, var = cavity(*now, x, variance, power, sure)
     tilted = sites.tilted_moments(mean, var, power)
     return Matched(proper, mean, var, *tilted)
 
@@ -65,16 +66,19 @@ def evaluate(form: SiteForm, parameters: SiteParameters, power: float, length: f
     if solution is None:
         return None
     variance = form.variances(solution)
-    found = match(form.sites, parameters, solution.x, variance, power)
+    # next to a proper prior and other sites that are densities, the cavity of a site is one
+    sure = type(form) is SiteForm and form.quadratic is None and bool(np.all(parameters.gamma >= 0.0))
+    found = match(form.sites, parameters, solution.x, variance, power, sure)
     target = matching_parameters(found, parameters, power)
     log_z = log_evidence(form, solution, variance, found, power)
     if not np.isfinite(log_z):
         return None
     improper = int((~found.proper).sum())
-    residual = np.inf if improper else _mismatch(found, solution.x, variance)
+    mismatch = _mismatch(found, solution.x, variance)
+    residual, grain = (np.inf, 0.0) if improper else _beyond_rounding(form.sites, mismatch, found, solution, power)
     none = np.zeros((0, 2 * len(form.sites)))
     return SweepState(
-        *parameters, form.kept(solution), solution.u, *target, log_z, residual, improper, length, none, none
+        *parameters, form.kept(solution), solution.u, *target, log_z, residual, improper, length, grain, none, none
     )
 
 
@@ -88,36 +92,69 @@ def matching_parameters(found: Matched, now: SiteParameters, power: float) -> Si
     return SiteParameters(np.where(usable, gamma, now.gamma), np.where(usable, nu, now.nu))
 
 
-def _mismatch(found: Matched, x: Array, variance: Array) -> float:
+def _mismatch(found: Matched, x: Array, variance: Array) -> Array:
+    """Differences of the means, in standard deviations of the marginals, and of the variances, in these: (2, sites)."""
     some = variance > FIXED
     spread = np.where(some, variance, 1.0)
-    means = np.abs(found.tilted_mean - x) / np.sqrt(spread)
-    variances = np.abs(found.tilted_variance - variance) / spread
-    return float(np.max(np.where(some, np.maximum(means, variances), 0.0), initial=0.0))
+    means, variances = (
+        np.abs(found.tilted_mean - x) / np.sqrt(spread),
+        np.abs(found.tilted_variance - variance) / spread,
+    )
+    return np.where(some, np.stack([means, variances]), 0.0)
+
+
+#: γm² of a site from which on its tilted moments lose digits, and the mismatch from which on that may be all of it
+STEEP, HIDDEN = 1e6, 1e-4
+#: last digits by which the modes of tilted distributions are moved to see what rounding does; multiple that is allowed
+DIGITS, SURE = 4.0, 4.0
+
+
+def _beyond_rounding(
+    sites: Sites, mismatch: Array, found: Matched, solution: Solution, power: float
+) -> tuple[float, float]:
+    """The largest mismatch beyond what rounding of the tilted moments explains, and what rounding does to log Z.
+
+    Terms of a count of 10⁹ cancel to some ten, which leaves seven digits. Cavities are moved so that modes go some last
+    digits to either side: the moments change by rounding alone.
+    """
+    largest, x = float(mismatch.max(initial=0.0)), solution.x
+    if largest > HIDDEN or not _is_steep(solution.parameters.gamma, x):
+        return largest, 0.0
+    spread = np.maximum(found.tilted_variance, FIXED)
+    move = DIGITS * np.spacing(np.abs(x)) * found.variance / spread
+    noise, grain = np.zeros_like(mismatch), 0.0
+    for sign in (-1.0, 1.0):
+        mean, variance = found.mean + sign * move, found.variance
+        log_z, tilted_mean, tilted_variance = sites.tilted_moments(mean, variance, power)
+        away = np.abs(tilted_mean - found.tilted_mean) / np.sqrt(spread)
+        noise = np.maximum(noise, np.stack([away, np.abs(tilted_variance / spread - 1.0)]))
+        grain = max(grain, float(np.abs(log_z - found.log_z).sum()))
+    return float(np.max(mismatch - SURE * noise, initial=0.0)), SURE * grain / power
+
+
+def _is_steep(gamma: Array, x: Array) -> bool:
+    return float(np.max(gamma * x * x, initial=0.0)) >= STEEP
 
 
 def log_evidence(form: SiteForm, solution: Solution, variance: Array, found: Matched, power: float) -> float:
     """log Z_EP = log ∫ Gaussian factors · ∏ t_n with log s_n = (log Ẑ_n − log C_n)/η.
 
-    C_n = ∫ q₋ₙ exp(−½ηγx² + ηνx) is written with κ = v₋⁻¹v, which is 1 − ηγv:
-    log C_n = ½ log κ + ½(2κm₋ην + η²ν²v − κm₋²ηγ).
+    C_n = ∫ q₋ₙ exp(−½ηγx² + ηνx). With κ = v/v₋ = 1 − ηγv and g = ν − γm, the slope of the stand-in at m,
+    log C_n = η(νm − ½γm²) + ½ log κ − ½η²g²v/κ. What is large, νm − ½γm², is in the integral too and cancels by hand.
     """
     gamma, nu = solution.parameters
-    kappa = np.where(found.proper, 1.0 - power * gamma * variance, 1.0)
-    pull = power * nu
-    log_c = 0.5 * np.log(kappa) + found.mean * kappa * (pull - 0.5 * found.mean * power * gamma)
-    log_c += 0.5 * pull**2 * variance
-    log_scale = (found.log_z - log_c) / power
+    some = found.variance > 0.0
+    share = np.where(some & found.proper, variance / np.where(some, found.variance, 1.0), 1.0)
+    slope = nu - gamma * solution.x
+    log_scale = (found.log_z - 0.5 * np.log(share)) / power + 0.5 * power * slope**2 * variance / share
     if not found.proper.all():
         log_scale = np.where(found.proper, log_scale, _mean_log_scale(form.sites, solution, variance))
-    return form.log_integral(solution) + float(log_scale.sum())
+    return form.log_volume(solution) + float(log_scale.sum())
 
 
 def _mean_log_scale(sites: Sites, solution: Solution, variance: Array) -> Array:
-    """The limit η → 0 of log s_n, ⟨ψ + ½γx² − νx⟩, which needs no cavity."""
-    gamma, nu = solution.parameters
-    x = solution.x
-    return sites.expected_log(x, variance).value + 0.5 * gamma * (x**2 + variance) - nu * x
+    """The limit η → 0 of log s_n + νm − ½γm², ⟨ψ⟩ + ½γv, which needs no cavity."""
+    return sites.expected_log(solution.x, variance).value + 0.5 * solution.parameters.gamma * variance
 
 
 #: sites whose nodes are laid together: at first and after a stop, and at most
@@ -174,13 +211,16 @@ class _Plan(NamedTuple):
 class Sequential:
     """Each site is matched under the approximation that the sites before it have already changed.
 
-    Nodes are laid for blocks of sites and kept between sweeps, as long as they serve and memory allows.
+    Nodes are laid for blocks of sites and kept between sweeps, as long as they serve and memory allows. Last steps that
+    are smaller than what rounding does to values on nodes are made all at once.
     """
 
     form: SiteForm
     _plans: list[_Plan] = field(default_factory=list)
 
     def __call__(self, state: SweepState, power: float, length: float) -> SiteParameters:
+        if state.residual < HIDDEN and _is_steep(state.gamma, self.form.projections.times(state.u)):
+            return Parallel(self.form)(state, power, length)
         walk = _Walk(self.form, state, power, length)
         old, self._plans = {plan.start: plan for plan in self._plans}, []
         size = FIRST_BLOCK

@@ -150,8 +150,11 @@ class SiteForm:
     def log_integral(self, solution: Solution) -> float:
         """log ∫ Gaussian factors · ∏ exp(−½γx² + νx), from its value at the top."""
         gamma, nu = solution.parameters
-        top = self.log_gaussian(solution.u) + float(np.sum((nu - 0.5 * gamma * solution.x) * solution.x))
-        return top + 0.5 * (self.rank * LOG_2PI - solution.precision.log_det)
+        return self.log_volume(solution) + float(np.sum((nu - 0.5 * gamma * solution.x) * solution.x))
+
+    def log_volume(self, solution: Solution) -> float:
+        """The same for stand-ins that are one at their own means."""
+        return self.log_gaussian(solution.u) + 0.5 * (self.rank * LOG_2PI - solution.precision.log_det)
 
     def weights(self, u: Array) -> Array:
         """w of a coordinate vector (the mean over what the reduction left out)."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latlin.densities.density import Density
-from latlin.inference.ep.kernels import PROPER
+from latlin.inference.ep.kernels import LEAST, PROPER
 from latlin.numerics.arrays import Array, all_finite
 from latlin.numerics.stored import storable
 from latlin.potentials.base import Derivatives, ExpectedLog, Potential, QuadraticBound, TiltedMoments
@@ -48,14 +48,24 @@ class Start(Protocol):
     def sites(self) -> SiteParameters | None: ...
 
 
-def cavity(gamma: Array, nu: Array, x: Array, variance: Array, power: float) -> tuple[NDArray[np.bool_], Array, Array]:
+def cavity(
+    gamma: Array, nu: Array, x: Array, variance: Array, power: float, sure: bool = False
+) -> tuple[NDArray[np.bool_], Array, Array]:
     """Which cavities are densities, and their means and variances (those of the marginals where they are not)."""
-    # 1/v₋ = 1/v − ηγ, m₋/v₋ = m/v − ην
+    proper, share = cavity_share(gamma, variance, power, sure)
+    # 1/v₋ = 1/v − ηγ, m₋/v₋ = m/v − ην: m₋ = m − ηgv/(1 − ηγv) with the slope g = ν − γm of the stand-in at m
+    push = np.where(proper, power * (nu - gamma * x) * variance, 0.0)
+    return proper, x - push / share, variance / share
+
+
+def cavity_share(gamma: Array, variance: Array, power: float, sure: bool = False) -> tuple[NDArray[np.bool_], Array]:
+    """Which cavities are densities, and v/v₋ = 1 − ηγv of these, 1 of others; `sure` says that all are.
+
+    A cavity that is 1e10 times as wide as the marginal is as good as any wider one: beyond that the share is rounding.
+    """
     share = 1.0 - power * gamma * variance
-    proper = share > PROPER
-    share = np.where(proper, share, 1.0)
-    pull = np.where(proper, power * nu * variance, 0.0)
-    return proper, (x - pull) / share, variance / share
+    proper = np.ones_like(share, dtype=bool) if sure else share > PROPER
+    return proper, np.where(proper, np.maximum(share, LEAST), 1.0)
 
 
 @storable
