@@ -48,8 +48,9 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
     def compile_later(function: Callable[..., Any]) -> Any:
         # a door for C, which nobody uses, would be compiled too
-        loop = numba.njit(no_cfunc_wrapper=True, **options)(function)
-        kept = getattr(getattr(loop, "_cache", None), "_cache_file", None)
+        compiler: Any = numba.njit
+        loop = compiler(no_cfunc_wrapper=True, **options)(function)
+        kept: Any = getattr(getattr(loop, "_cache", None), "_cache_file", None)
         if hasattr(kept, "_version"):
             # Numba reads this first, before it unpickles what may hold classes that are no more
             kept._version = f"{kept._version}, {_describe_origins(function)}"

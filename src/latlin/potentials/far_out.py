@@ -18,7 +18,7 @@ from scipy.special import erfcx, log_ndtr
 from latlin.numerics import quadrature
 from latlin.numerics.arrays import Array
 from latlin.potentials.checks import SiteBlock
-from latlin.potentials.kernels.truncated import two_halves
+from latlin.potentials.kernels.truncated import join_halves
 
 #: centres of that size, and so many standard deviations from where φ bends, are far out
 FAR, MANY = 1e9, 1e3
@@ -63,7 +63,7 @@ def _two_lines(block: SiteBlock, m: Array, v: Array, power: Array) -> tuple[Arra
         s = np.sqrt(v)
         # the centres of the two Gaussians, in standard deviations from where they are cut
         up, down = (np.clip((slope * v + (m - kink)) / s, -1e150, 1e150) for slope in (fall, rise))
-        halves = two_halves(_log_half(up), up, _log_half(-down), -down)
+        halves = join_halves(_log_half(up), up, _log_half(-down), -down)
         away = (kink - m) / s
         # else φ goes on bending where the mode is
         meet = (up <= MANY) & (down >= -MANY)

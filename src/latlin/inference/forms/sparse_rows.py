@@ -41,7 +41,7 @@ class SharedPattern(NamedTuple):
     def of(cls, precision: sparse.csr_array, gram: WeightedGram) -> SharedPattern:
         """Where the entries of the prior's lower triangle stand in the analysed pattern."""
         a = gram.analysis
-        own = lower_places(precision.indptr, precision.indices, a.label, a.indptr, a.indices)
+        own: tuple[Any, Any] = lower_places(precision.indptr, precision.indices, a.label, a.indptr, a.indices)
         return cls(gram, precision.indptr, precision.indices, *own, {})
 
     def has_pattern(self, precision: sparse.csr_array) -> bool:
