@@ -24,6 +24,8 @@ from latlin.potentials.kernels.truncated import join_halves
 FAR, MANY = 1e9, 1e3
 #: forces over the width of the tilted density from which on φ is two lines, met at so many widths of its bends
 STRAIGHT, TAILS = 1e8, 64.0
+#: |log φ| at the mode that leaves eight digits of differences
+LARGE = 1e7
 #: largest place that is looked at; widths in which panels are laid, as an exponential falls slowly
 LARGEST, WIDE = 1e305, 5.0
 
@@ -35,7 +37,7 @@ def far_tilted(block: SiteBlock, m: Array, v: Array, power: Array) -> tuple[Arra
     if not (block.log_concave and some.size):
         return out, good
     out[:, some] = block.select(some)._in_blocks(_far_block, m[some], v[some], power[some])
-    good[some] = np.isfinite(out[1:, some]).all(axis=0) & ~np.isnan(out[0, some])
+    good[some] = np.isfinite(out[1:, some]).all(axis=0) & (out[2, some] > 0.0) & ~np.isnan(out[0, some])
     return out, good
 
 
@@ -94,8 +96,11 @@ def _about_mode(block: SiteBlock, m: Array, v: Array, power: Array) -> tuple[Arr
         )
         log_sum, shift, spread = quadrature.moments(*nodes)
         away = (mode - m) / np.sqrt(v)
-        log_z = power * block.log_density(mode) - 0.5 * away * away + log_sum + np.log(unit / np.sqrt(v))
-        return np.where(np.isnan(log_z), -np.inf, log_z), mode + unit * shift, unit * unit * spread
+        top = power * block.log_density(mode)
+        log_z = top - 0.5 * away * away + log_sum + np.log(unit / np.sqrt(v))
+        # where φ is so small that ψ has lost its digits there, others know better
+        known = np.abs(top) < LARGE
+        return np.where(np.isnan(log_z), -np.inf, log_z), mode + unit * shift, np.where(known, unit * unit * spread, np.nan)
 
 
 def _find_mode(block: SiteBlock, m: Array, v: Array, power: Array) -> Array:
