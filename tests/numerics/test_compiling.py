@@ -13,18 +13,24 @@ from numba.core import event
 from latlin.numerics.threads import SAID, announce_compiling
 
 CALLER = """
-from callee import COUNT, add
+from callee import COUNT, PART, add
 from latlin.numerics.threads import njit
 
 @njit(cache=True)
-def call(x):
-    return COUNT * add(x)
+def call(part):
+    return COUNT * add(part.number)
 
-print(call(1.0), sum(call.stats.cache_hits.values()))
+print(call(PART), sum(call.stats.cache_hits.values()))
 """
 CALLEE = """
+from typing import NamedTuple
 from latlin.numerics.threads import INNER, njit
-from numbers_of_theirs import COUNT
+from counts import COUNT
+
+class {part}(NamedTuple):
+    number: float
+
+PART = {part}(1.0)
 
 @njit(**INNER)
 def add(x):
@@ -49,13 +55,13 @@ def test_long_compilations_are_said_once_and_short_ones_never() -> None:
     assert said == [SAID]
 
 
-def called(folder: Path, added: float, count: float) -> tuple[float, int]:
+def called(folder: Path, added: float, count: float, part: str = "Part") -> tuple[float, int]:
     """What a compiled loop says whose parts stand in three files, and how often it came from disk."""
     (folder / "caller.py").write_text(CALLER)
-    (folder / "callee.py").write_text(CALLEE.format(added=added))
-    (folder / "numbers_of_theirs.py").write_text(f"COUNT = {count}\n")
+    (folder / "callee.py").write_text(CALLEE.format(added=added, part=part))
+    (folder / "counts.py").write_text(f"COUNT = {count}\n")
     variables = os.environ | {"NUMBA_CACHE_DIR": str(folder / "kept")}
-    # Python's own files on disk go by the seconds of the time at which a file was written
+    # Python's own files on disk go by the second at which a file was written
     options = ["-B", "-c", "import caller"]
     done = subprocess.run(
         [sys.executable, *options], cwd=folder, env=variables, check=True, capture_output=True, text=True
@@ -69,3 +75,8 @@ def test_loops_are_compiled_again_when_a_loop_or_a_number_of_another_file_has_ch
     assert called(tmp_path, added=1.0, count=1.0) == (2.0, 1)
     assert called(tmp_path, added=2.0, count=1.0) == (3.0, 0)
     assert called(tmp_path, added=2.0, count=5.0) == (15.0, 0)
+
+
+def test_a_class_that_is_no_more_is_not_looked_for_on_disk(tmp_path: Path) -> None:
+    assert called(tmp_path, added=1.0, count=1.0, part="Part") == (2.0, 0)
+    assert called(tmp_path, added=1.0, count=1.0, part="Pair") == (2.0, 0)

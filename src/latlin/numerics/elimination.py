@@ -195,7 +195,7 @@ def rows_of_runs(first: Index, indptr: Index, indices: Index) -> tuple[Index, In
     return rows[:free].copy(), begin, of
 
 
-@njit(**INNER, inline="always")
+@njit(**INNER)
 def _note(i: int, b: int, s: int, mark: Index, rows: Index, free: int) -> int:
     if i >= b and mark[i] != s:
         mark[i] = s

@@ -81,7 +81,7 @@ def _ordered(indptr: Index, indices: Index) -> Index:
     elements = np.zeros(n, np.int64)  # how many of a node's list are elements; they come first
     size = np.ones(n, np.int64)  # nodes merged into this one; 0 when merged away, negative while in the pivot's clique
     gone = np.zeros(n, np.bool_)  # eliminated: an element, or absorbed into one
-    seen, clock = np.zeros(n, np.int64), np.int64(1)
+    seen, clock = np.zeros(n, np.int64), n + 1
     head, after, before = np.full(n + 1, -1), np.full(n, -1), np.full(n, -1)
     merged = np.full(n, -1)
     order, done, lowest = np.empty(n, np.int64), 0, 0
@@ -288,7 +288,8 @@ def _merge_alike(
                 key += room[k]
             keys[alive], who[alive] = key * 1024 + min(length[i], 1023), i
             alive += 1
-    sort_part(keys, who, np.int64(0), alive)
+    # a plain zero would be of a type of its own, for which all would be compiled again
+    sort_part(keys, who, np.int64(0), alive)  # type: ignore[arg-type]
     for a in range(alive):
         i = who[a]
         if size[i] == 0:

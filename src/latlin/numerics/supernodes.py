@@ -137,7 +137,7 @@ def invert(
             continue
         for k in range(base, base + width * height):
             inverse[k] = panels[k]
-        address, own = inverse.ctypes.data + 8 * base, np.int64(turned.ctypes.data)
+        address, own = inverse.ctypes.data + 8 * base, turned.ctypes.data
         invert_lower(routines, d, width, address, height)
         if tall == 0:
             continue

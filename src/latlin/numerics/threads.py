@@ -12,7 +12,7 @@ from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock, Timer, local
-from typing import Any
+from typing import Any, TypeVar
 
 import numba
 from numba.core import event
@@ -27,6 +27,7 @@ from threadpoolctl import ThreadpoolController
 # package, and no others.
 
 
+_Function = TypeVar("_Function", bound=Callable[..., object])
 #: options of a loop that only other loops call: it needs no door for Python, which would have to be compiled as well
 INNER: dict[str, Any] = {"cache": True, "no_cpython_wrapper": True}
 #: seconds of compilation before a word is said
@@ -34,7 +35,7 @@ PATIENCE = 1.0
 SAID = "compiling loops, once: the next run finds them on disk"
 
 
-def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+def njit(**options: Any) -> Callable[[_Function], Dispatcher[_Function]]:
     """`numba.njit`, whose loop is compiled again when a loop or a number has changed that it takes from another file.
 
     Examples
@@ -46,10 +47,9 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     3.0
     """
 
-    def compile_later(function: Callable[..., Any]) -> Any:
+    def compile_later(function: _Function) -> Dispatcher[_Function]:
         # a door for C, which nobody uses, would be compiled too
-        compiler: Any = numba.njit
-        loop = compiler(no_cfunc_wrapper=True, **options)(function)
+        loop: Any = numba.njit(**{"no_cfunc_wrapper": True, **options})(function)
         kept: Any = getattr(getattr(loop, "_cache", None), "_cache_file", None)
         if hasattr(kept, "_version"):
             # Numba reads this first, before it unpickles what may hold classes that are no more
