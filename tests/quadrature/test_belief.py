@@ -8,7 +8,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel
 
 from latlin.quadrature import BayesianQuadrature, Gaussian, GaussianMixture, Hyperparameters, Uniform
 from latlin.quadrature.bayesian import LogBelief
-from latlin.quadrature.belief import PlainBelief
+from latlin.quadrature.belief import PlainBelief, WarpedBelief
 from latlin.quadrature.kernels import HALF, KERNELS, Box
 from latlin.quadrature.surrogate import (
     DrawnHyperparameters,
@@ -250,6 +250,42 @@ def test_values_that_no_longer_suit_the_logarithm_are_fitted_anew():
     logs = model(points[:110], values[:110], None)
     assert isinstance(logs, LogBelief)
     values[-1] = 0.0
-    plain = model(points, values, logs)
-    assert isinstance(plain, PlainBelief)
-    assert plain.ensemble.size == 120
+    others = model(points, values, logs)
+    assert not isinstance(others, LogBelief)
+    assert others.ensemble.size == 120
+
+
+@pytest.mark.parametrize("basis", [constant, empty_basis])
+def test_left_out_values_are_those_of_a_process_without_them(basis):
+    rng = np.random.default_rng(3)
+    points, values = rng.standard_normal((9, 2)), rng.standard_normal(9)
+    given = Hyperparameters(np.array([0.8, 1.3]), 1e-3, 2.0)
+    means, variances = condition(KERNELS["matern32"], basis, points, values, given).left_out(values)
+    for i in range(9):
+        rest = np.arange(9) != i
+        process = condition(KERNELS["matern32"], basis, points[rest], values[rest], given)
+        mean, variance = process.moments(points[i : i + 1])
+        assert means[i] == pytest.approx(mean[0], abs=1e-9)
+        # that of an evaluation, with its noise
+        assert variances[i] == pytest.approx(variance[0] + 2.0 * 1e-3, rel=1e-9)
+
+
+def test_many_evaluations_are_judged_by_what_they_add_to_the_integral():
+    """Bumps of several widths: the tails speak for the logarithm, and the square root foresees the rest."""
+    rng = np.random.default_rng(0)
+    centres, widths = 0.8 * rng.standard_normal((3, 4)), rng.uniform(0.5, 1.0, (3, 4))
+    measure = Gaussian(0.0, 1.0, dim=4)
+
+    def f(x):
+        return np.exp(-0.5 * np.sum(((x[:, None] - centres) / widths) ** 2, axis=2)).sum(axis=1)
+
+    truth = np.prod(widths / np.sqrt(1 + widths**2) * np.exp(-0.5 * centres**2 / (1 + widths**2)), axis=1).sum()
+    points = measure.sample(200, random_state=1)
+    kinds = {"log": {"warp": "log", "kernel": "rbf"}, "root": {"warp": "wsabi-l"}, "chosen": {}}
+    beliefs = {name: BayesianQuadrature(measure, **kind).condition(points, f(points)) for name, kind in kinds.items()}
+    assert isinstance(beliefs["chosen"], WarpedBelief)
+    away = {name: abs(belief.integral.mean / truth - 1.0) for name, belief in beliefs.items()}
+    assert away["chosen"] == away["root"] < 0.6 * away["log"]
+    # fewer than a hundred are weighed by their evidence
+    few = BayesianQuadrature(measure).condition(points[:60], f(points[:60]))
+    assert not isinstance(few, WarpedBelief)

@@ -100,7 +100,11 @@ def _about_mode(block: SiteBlock, m: Array, v: Array, power: Array) -> tuple[Arr
         log_z = top - 0.5 * away * away + log_sum + np.log(unit / np.sqrt(v))
         # where φ is so small that ψ has lost its digits there, others know better
         known = np.abs(top) < LARGE
-        return np.where(np.isnan(log_z), -np.inf, log_z), mode + unit * shift, np.where(known, unit * unit * spread, np.nan)
+        return (
+            np.where(np.isnan(log_z), -np.inf, log_z),
+            mode + unit * shift,
+            np.where(known, unit * unit * spread, np.nan),
+        )
 
 
 def _find_mode(block: SiteBlock, m: Array, v: Array, power: Array) -> Array:

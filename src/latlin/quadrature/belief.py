@@ -25,6 +25,7 @@ from latlin.quadrature.kernels import (
 )
 from latlin.quadrature.result import ResultMoments, pool_results
 from latlin.quadrature.surrogate import (
+    MANY,
     Basis,
     Ensemble,
     HyperparameterFit,
@@ -34,6 +35,7 @@ from latlin.quadrature.surrogate import (
     empty_basis,
 )
 
+CLEARLY = 0.8  # share of another model's errors that makes a model the better one
 NEGLIGIBLE = 1e-3  # share of belief that does not pay for an integral of its own
 ROUNDING = 1e-15  # smallest share of the prior variance of an integral that float64 can resolve
 
@@ -62,6 +64,10 @@ class Belief(Protocol):
 
     def link(self, z: Array) -> Array:
         """Posterior covariance of the process at z with the (linearised) integral."""
+        ...
+
+    def left_out(self, values: Array) -> Array:
+        """f at the points, as the values at all the others foresee it."""
         ...
 
 
@@ -110,13 +116,18 @@ class Plain(NamedTuple):
 
 class ManyModels(NamedTuple):
     """Several models, weighed by how probable they make the evaluations; with many evaluations the one that
-    the last fit preferred."""
+    the last fit preferred, or the square root where that foresees them clearly better."""
 
     models: tuple[Any, ...]
+    root: Warped | None = None
 
     def __call__(self, points: Array, values: Array, previous: Belief | None) -> Belief:
         models = tuple(model for model in self.models if model.suits(values)) or self.models
-        if previous is not None and previous.ensemble.serves(len(points)):
+        root = self.root if len(points) >= MANY and self.root is not None and self.root.suits(values) else None
+        serving = previous is not None and previous.ensemble.serves(len(points))
+        if serving and root is not None and isinstance(previous, WarpedBelief):
+            return root(points, values, previous)
+        if serving and previous is not None:
             own = tuple(model for model in models if model.made(previous))
             # length scales of a model that no longer suits the values are not those of the others
             models, previous = (own, previous) if own else (models, None)
@@ -127,7 +138,20 @@ class ManyModels(NamedTuple):
         beliefs = [models[i].believe(points, values, ensembles[i]) for i in kept]
         integral = pool_results(shares[kept] / shares[kept].sum(), [belief.integral for belief in beliefs])
         best: Any = beliefs[int(np.argmax(shares[kept]))]
+        if root is not None and not serving:
+            other = root(points, values, previous)
+            if _missed(other, root.measure, values) < CLEARLY * _missed(best, root.measure, values):
+                return other
         return best._replace(integral=integral)
+
+
+def _missed(belief: Belief, measure: Standard, values: Array) -> float:
+    """How far a belief misses each evaluation, given the others, as what it adds to the integral: density × value.
+
+    Evidences weigh relative errors in the tails as much as those at the peak, where the integral is.
+    """
+    errors = np.exp(measure.logpdf(belief.process.points)) * (values - belief.left_out(values))
+    return float(np.linalg.norm(errors))
 
 
 class PlainBelief(NamedTuple):
@@ -147,6 +171,9 @@ class PlainBelief(NamedTuple):
 
     def amplitude(self, z: Array) -> Array:
         return np.full(len(z), self.scale)
+
+    def left_out(self, values: Array) -> Array:
+        return self.scale * self.process.left_out(values / self.scale)[0]
 
     def link(self, z: Array) -> Array:
         # z(x) − k(x,Z)R⁻¹z + r(x)ᵀ(BᵀR⁻¹B)⁻¹r_Z
@@ -169,13 +196,8 @@ class Warped(NamedTuple):
     fit: HyperparameterFit
     matched: bool
 
-    def __call__(self, points: Array, values: Array, previous: Belief | None) -> Belief:
-        lowest = float(values.min())
-        if lowest < 0.0:
-            raise ValueError(f"a warped integrand must be nowhere negative, got the value {lowest:.6g}")
-        scale = float(values.max()) or 1.0
-        offset = 0.8 * lowest / scale
-        g = np.sqrt(2.0 * (values / scale - offset))
+    def __call__(self, points: Array, values: Array, previous: Belief | None) -> WarpedBelief:
+        g, scale, offset = self._roots(values)
         ensemble = fit_or_keep(self.fit, self.kernel, empty_basis, points, g, previous)
 
         def process(h: Hyperparameters) -> Surrogate:
@@ -185,6 +207,19 @@ class Warped(NamedTuple):
         moments = [_warped_moments(process(h), self.measure, offset, self.matched) for _, h in ensemble.members]
         integral = pool_results(ensemble.weights, moments).times(scale)
         return WarpedBelief(ensemble, process(ensemble.mode), self.measure, scale, offset, self.matched, integral)
+
+    def _roots(self, values: Array) -> tuple[Array, float, float]:
+        """√(2(f/scale − offset)), the scale and the offset."""
+        lowest = float(values.min())
+        if lowest < 0.0:
+            raise ValueError(f"a warped integrand must be nowhere negative, got the value {lowest:.6g}")
+        scale = float(values.max()) or 1.0
+        offset = 0.8 * lowest / scale
+        return np.sqrt(2.0 * (values / scale - offset)), scale, offset
+
+    def suits(self, values: Array) -> bool:
+        """Whether these may be values of the integrand, and vary."""
+        return 0.0 <= float(values.min()) < float(values.max())
 
 
 class WarpedBelief(NamedTuple):
@@ -211,6 +246,10 @@ class WarpedBelief(NamedTuple):
 
     def amplitude(self, z: Array) -> Array:
         return self.scale * self.process.mean(z)
+
+    def left_out(self, values: Array) -> Array:
+        g, variance = self.process.left_out(np.sqrt(2.0 * np.maximum(values / self.scale - self.offset, 0.0)))
+        return self.scale * (self.offset + 0.5 * (g**2 + variance if self.matched else g**2))
 
     def link(self, z: Array) -> Array:
         # ∫ C(x,x′) m̃(x′) p(x′) dx′ = q(x)ᵀβ − k(x,Z)R⁻¹Qβ

@@ -78,6 +78,13 @@ class Surrogate(NamedTuple):
         gb, bb = (ga, ba) if a is b else self.explained(b)
         return self.variance * (self.kernel.gram(a, b, self.lengths) - ga.T @ gb + ba.T @ bb)
 
+    def left_out(self, values: Array) -> tuple[Array, Array]:
+        """Means and variances at the points, each given the values at all the others."""
+        # P = R⁻¹ − A(BᵀA)⁻¹Aᵀ,  A = R⁻¹B: yᵢ − (Py)ᵢ/Pᵢᵢ and v/Pᵢᵢ
+        unknown = 0.0 if self.basis_chol is None else np.sum(self.basis_chol.whiten(self.solved_basis.T) ** 2, axis=0)
+        share = np.diagonal(self.chol.inverse()) - unknown
+        return values - self.residual / share, self.variance / share
+
     def explained(self, z: Array) -> tuple[Array, Array]:
         """G and B of the posterior covariance v(k(z, z′) − GᵀG′ + BᵀB′), a column for each row of z: what the
         evaluations explain, and what not knowing the mean adds."""
