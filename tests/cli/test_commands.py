@@ -450,7 +450,7 @@ def test_damaged_and_later_files_are_refused(model, folder, tmp_path):
     kind, header, arrays = read_archive(model[0])
     del header["attributes"]["encoding_"]
     write_archive(tmp_path / "bare.latlin", kind, header, arrays)
-    assert_told(run("summary", tmp_path / "bare.latlin"), "it does not say how tables become numbers")
+    assert_told(run("summary", tmp_path / "bare.latlin"), "it does not hold how a table becomes numbers")
 
 
 def test_missing_values_when_fitting(frame, tmp_path):
