@@ -23,6 +23,8 @@ test: $(VENV)/.dev
 # PyTorch is large: what needs it is tested in a virtual environment of its own
 test-torch: .venv-torch/.dev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 .venv-torch/bin/python -m pytest -q tests/swag src/latlin/swag
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 .venv-torch/bin/python -m pytest -q \
+	  tests/test_docs.py tests/test_examples.py -k "network_weights or multiswag"
 
 # the lowest versions that pyproject.toml allows
 test-lowest: .venv-lowest/.dev

@@ -425,7 +425,7 @@ def our_trial(n: int, points: int) -> Trial:
 
 
 def their_trial(n: int, points: int, epochs: int, rate: float) -> Trial:
-    import gpytorch  # noqa: F401  where it is absent the suite says so
+    import gpytorch  # noqa: F401  where it is absent the suite tells it
 
     x, y = data(n)
     return Trial(

@@ -281,7 +281,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dims", default="1,2,3")
     parser.add_argument("--engines", default=",".join(ENGINES), help="kernels and warps beside auto, with commas")
-    parser.add_argument("--only", default="", help="names of integrands, with commas; all unless told")
+    parser.add_argument("--only", default="", help="names of integrands, with commas; all unless given")
     parser.add_argument(
         "--coverage",
         type=int,

@@ -287,6 +287,22 @@ def test_tables_of_other_habits(frame, tmp_path):
     assert_told(run(*words, "--sep", ";;"), "sep must be one character, got ';;'")
 
 
+def test_odd_cells_among_decimal_commas_are_named(frame, tmp_path):
+    """One cell that is no number leaves the commas of all others to be read here."""
+    odd = frame[["age", "dose", "outcome"]].astype(object)
+    odd = odd.assign(**{name: [f"{value:.3f}".replace(".", ",") for value in frame[name]] for name in ("age", "dose")})
+    odd.loc[3, "age"], odd.loc[7, "dose"] = "?", "none yet"
+    odd.to_csv(tmp_path / "odd.csv", index=False, sep=";")
+    habits = ("--sep", ";", "--decimal", ",", "--folds", 0, "--prior-scale", 1.0, "--engine", "laplace")
+    words = ("fit", tmp_path / "odd.csv", "-t", "outcome", *habits, "--out", tmp_path / "m.latlin")
+    told = run(*words)
+    assert_told(told, "column 'age': 1 of", "'?' in row 4", "--missing-values '?'", "'none yet' in row 8")
+    about = run(*words[:3], "dose", *habits, "--out", tmp_path / "m.latlin")
+    assert_told(about, "the target 'dose': 1 of", "'none yet' in row 8")
+    known = run(*words, "--missing-values", "?,none yet", "--missing", "mean")
+    assert known.exit_code == 0, known.output
+
+
 def test_odd_cells_of_the_target_and_of_features_are_told_together(frame, tmp_path):
     odd = frame[["age", "weight"]].astype(object)
     odd.iloc[4, 1], odd.iloc[7, 0] = "none yet", "?"
@@ -450,7 +466,7 @@ def test_damaged_and_later_files_are_refused(model, folder, tmp_path):
     kind, header, arrays = read_archive(model[0])
     del header["attributes"]["encoding_"]
     write_archive(tmp_path / "bare.latlin", kind, header, arrays)
-    assert_told(run("summary", tmp_path / "bare.latlin"), "it does not say how tables become numbers")
+    assert_told(run("summary", tmp_path / "bare.latlin"), "it does not hold how a table becomes numbers")
 
 
 def test_missing_values_when_fitting(frame, tmp_path):

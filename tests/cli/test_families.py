@@ -206,6 +206,26 @@ def test_families_of_counts_are_compared(data):
     assert result.output.index("negative-binomial") < result.output.rindex("poisson")
 
 
+def test_families_of_positive_numbers_are_compared(data, tmp_path):
+    """A fit chooses among these families, so that a comparison has them too, and takes them side by side."""
+    words = ("--folds", 2, "-q", "--engine", "laplace", "--out", tmp_path / "c.csv")
+    for more, expected in (
+        ((), {"linear", "robust", "sparse", "gamma", "log-normal"}),
+        (("--family", "linear,gamma"), {"linear", "gamma"}),
+    ):
+        result = run("compare", data / "cost.csv", "-t", "cost", *more, *words)
+        assert result.exit_code == 0, result.output
+        table = pandas.read_csv(tmp_path / "c.csv").set_index("family")
+        assert set(table.index) == expected
+        assert table["held out"]["gamma"] > table["held out"]["linear"]
+    table = pandas.read_csv(data / "cost.csv")
+    table.assign(area=1.0 + table["z"] ** 2).to_csv(tmp_path / "areas.csv", index=False)
+    exposed = run("compare", tmp_path / "areas.csv", "-t", "cost", "--family", "gamma,linear", "--exposure", "area")
+    assert "family 'linear' cannot be compared" in exposed.output
+    zeros = run("compare", data / "rain.csv", "-t", "rain", "--family", "tweedie,linear", *words)
+    assert "family 'linear' cannot be compared" in zeros.output
+
+
 @pytest.mark.parametrize(
     ("target", "options", "said"),
     [

@@ -101,6 +101,24 @@ def test_a_feature_that_copies_the_target_is_named(kind):
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("count", [3, 7])
+def test_levels_that_copy_the_target_together_are_named(kind, count):
+    """A column of texts is one column of zeros and ones per level but the first; several levels may be one class."""
+    level = rng.integers(0, count, 200)
+    place = level % 3
+    levels = (level[:, None] == np.arange(1, count)).astype(float)
+    names = [*NAMES, *(f"code={k}" for k in range(1, count))]
+    found = check_copied_labels(kind(np.column_stack([X, levels])), place, names, "the grade")
+    assert "'code=1', 'code=2'" in found.sentence
+    assert "together copy the grade: each of them occurs with one class only" in found.sentence
+    # one row with another class, and levels of a few rows each
+    place[0] = (place[0] + 1) % 3
+    assert check_copied_labels(kind(np.column_stack([X, levels])), place, names).passed
+    rare = (np.arange(9)[:, None] // 2 == np.arange(1, 5)).astype(float)
+    assert check_copied_labels(rare, np.repeat([0, 1, 2, 0, 1], 2)[:9], list("abcd")).passed
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
 def test_a_feature_whose_ranges_tell_the_classes_is_named(kind):
     score = rng.uniform(0.0, 100.0, 200)
     grade = np.digitize(score, [20.0, 50.0, 80.0])

@@ -8,6 +8,7 @@ import pytest
 from scipy.special import expit
 
 from latlin.linear import (
+    BayesianGammaRegression,
     BayesianLinearRegression,
     BayesianLogisticRegression,
     BayesianOrdinalRegression,
@@ -97,6 +98,17 @@ def test_outliers_uneven_spread_and_skew_are_named():
     assert "Residuals are skewed" in str(fitted(skewed, X).checks_)
 
 
+def test_remedies_for_the_noise_of_a_logarithm_are_those_of_a_logarithm():
+    wild = X[:, 0] + 0.2 * NOISE
+    wild[3] += 8.0
+    plain = fitted(wild, X).checks_.failed[0]
+    logarithm = fitted(np.exp(wild), X, BayesianGammaRegression("log-normal", prior_scale=1.0)).checks_.failed[0]
+    assert (plain.name, logarithm.name) == ("noise", "noise")
+    assert plain.sentence == logarithm.sentence
+    assert plain.remedy.endswith("RobustRegression, --family robust")
+    assert "RobustRegression of the logarithm" in logarithm.remedy
+
+
 def test_hidden_outliers_do_not_pass():
     """Fourteen of 75 rows of Hawkins, Bradu and Kass (1984) hide each other from least squares."""
     rng = np.random.default_rng(3)
@@ -113,6 +125,11 @@ def test_a_combination_of_features_that_separates_is_named():
     assert check.name == "separation"
     assert "a combination of features" in check.sentence
     assert "separates the classes False and True without an error" in check.sentence
+    # the prior may keep the mean away from the plane
+    apart = X[:, 0] + 0.5 * X[:, 1] > 0.1
+    near = BayesianLogisticRegression(prior_scale=1.0).fit(X, apart)
+    assert np.mean(near.predict(X) == apart) < 1.0
+    assert "a combination of features" in near.checks_.failed[0].sentence
     # more unknowns than half the rows separate labels without any meaning
     wide = np.random.default_rng(5).standard_normal((30, 40))
     labels = np.random.default_rng(6).random(30) < 0.5

@@ -61,7 +61,9 @@ def test_collapsed_relevances_are_named():
     collapsed = BayesianLinearRegression(hyperparameters="maximise", priors=Flat()).fit(X, y)
     assert [check.name for check in collapsed.checks_.failed] == ["hyperparameters"]
     assert "prior_scale runs to the lower end" in str(collapsed.checks_).replace("Prior", "prior")
-    each = str(BayesianLinearRegression(ard=True, hyperparameters="maximise", priors=Flat()).fit(X, y).checks_).lower()
+    by_feature = BayesianLinearRegression(ard=True, hyperparameters="maximise", priors=Flat()).fit(X, y)
+    each = str(by_feature.checks_).lower()
+    assert "prior_scale of 'dose' runs to the lower end" in by_feature.posterior_.diagnose(random_state=0).reason
     assert "prior_scale of 'dose' runs to the lower end" in each
     assert "prior_scale[" not in each
     assert BayesianLinearRegression(prior_scale=1.0).fit(X, y).checks_.verdict == "fits"

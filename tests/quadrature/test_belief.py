@@ -255,7 +255,7 @@ def test_values_that_no_longer_suit_the_logarithm_are_fitted_anew():
     assert others.ensemble.size == 120
 
 
-@pytest.mark.parametrize("basis", [constant, empty_basis])
+@pytest.mark.parametrize("basis", [constant_basis, empty_basis])
 def test_left_out_values_are_those_of_a_process_without_them(basis):
     rng = np.random.default_rng(3)
     points, values = rng.standard_normal((9, 2)), rng.standard_normal(9)

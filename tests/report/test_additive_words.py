@@ -8,8 +8,10 @@ from scipy.stats import chi2
 
 from latlin import potentials
 from latlin.additive import AdditiveModel
+from latlin.diagnostics.model_checks import ModelChecks
 from latlin.report import additive, write_report
 from latlin.report.additive import AdditiveFacts, describe_additive
+from latlin.report.additive_page import render_additive
 
 pandas = pytest.importorskip("pandas")
 N = 160
@@ -98,7 +100,7 @@ def test_no_effect_is_said_to_be_none():
     frame["noise"], frame["r"] = rng.normal(size=N), rng.normal(size=N)
     facts = describe_additive(AdditiveModel("r ~ noise").fit(frame), frame)
     assert facts.sentences[0] == "No clear effect: noise."
-    assert "not clearly better" in facts.sentences[-1]
+    assert "not predicted clearly better than" in facts.sentences[-1]
     assert [check.name for check in facts.checks.cautions] == ["baseline"]
     assert "Be careful. The features do not clearly predict better" in " ".join(facts.conclusion())
 
@@ -158,6 +160,48 @@ def test_a_curve_is_said_to_change_or_not():
     frame["wave"], frame["level"] = np.sin(frame["t"]) + 0.3 * rng.normal(size=N), rng.normal(size=N)
     for name, words in (("wave", "s(t) is highest near 7."), ("level", "a level line lies within the band")):
         assert words in describe_additive(AdditiveModel(f"{name} ~ s(t)").fit(frame)).sentences[-1]
+
+
+def test_a_curve_behind_a_link_says_what_its_change_is_of():
+    rng, t = np.random.default_rng(12), np.linspace(0, 10, N)
+    frame = pandas.DataFrame(
+        {"t": t, "n": rng.poisson(np.exp(2.0 + np.sin(t))), "y": np.sin(t) + 0.1 * rng.normal(size=N)}
+    )
+    counts = describe_additive(AdditiveModel("n ~ s(t)", "poisson", hyperparameters="maximise").fit(frame))
+    plain = describe_additive(AdditiveModel("y ~ s(t)", hyperparameters="maximise").fit(frame))
+    assert counts.sentences[-1].endswith(", on the scale of the coefficients.")
+    assert "scale of the coefficients" not in plain.sentences[-1]
+
+
+def test_a_surface_has_no_levels():
+    rng = np.random.default_rng(14)
+    frame = pandas.DataFrame({"a": rng.uniform(size=N), "b": rng.uniform(size=N)})
+    frame["y"] = 3.0 * np.sin(3.0 * frame["a"]) * frame["b"] + 0.2 * rng.normal(size=N)
+    model = AdditiveModel("y ~ s(a, b, k=5)", hyperparameters="maximise").fit(frame)
+    facts = describe_additive(model)
+    assert "levels" not in " ".join(facts.sentences)
+    assert "s(a, b" in facts.sentences[-1]
+    page = render_additive(model, facts=facts)
+    assert "Its coefficients belong to basis functions" in page
+    assert "[B0,B0]" not in page
+
+
+@pytest.mark.parametrize(
+    ("family", "said"),
+    [
+        ("gamma", "A coefficient is the change of the log of the expected cost when"),
+        ("weibull", "A coefficient is the change of the log of cost, of every quantile alike, when"),
+        (potentials.AsymmetricLaplace(0.9), "A coefficient is the change of the quantile of cost when"),
+        ("bernoulli", "A coefficient is the change of the log odds of cost = 1 when"),
+    ],
+)
+def test_the_page_names_what_coefficients_change(family, said):
+    rng = np.random.default_rng(13)
+    x = rng.normal(size=60)
+    cost = rng.gamma(3.0, np.exp(0.3 * x) / 3.0)
+    frame = pandas.DataFrame({"x": x, "cost": cost > 1.0 if family == "bernoulli" else cost}).astype(float)
+    model = AdditiveModel("cost ~ x", family, hyperparameters="maximise").fit(frame)
+    assert said in render_additive(model, facts=AdditiveFacts([], ModelChecks()))
 
 
 @pytest.mark.parametrize(

@@ -126,10 +126,10 @@ def test_what_exposures_and_trials_explain_is_not_counted_for_the_features():
     model = BayesianPoissonRegression(prior_scale=1.0, engine="laplace")
     counts = rng.poisson(2.0 * days)  # the feature tells nothing
     assert 1.0 - np.var(counts - 2.0 * days) / counts.var() > 0.9
-    assert -0.5 < assess(model, X, counts, folds=2, offset=np.log(days)).scores["R²"] < 0.2
+    assert -0.5 < assess(model, X, counts, folds=2, offset=np.log(days)).scores["R² beyond a common rate"] < 0.2
     wins = np.column_stack([rng.binomial(days, 0.5), days])
     model = BayesianBinomialRegression(prior_scale=2.0, engine="laplace")
-    assert -0.5 < assess(model, X, wins, folds=2).scores["R²"] < 0.2
+    assert -0.5 < assess(model, X, wins, folds=2).scores["R² beyond a common rate"] < 0.2
 
 
 def test_successes_are_predicted_among_their_trials():
@@ -137,7 +137,7 @@ def test_successes_are_predicted_among_their_trials():
     X, trials = rng.standard_normal((80, 1)), rng.integers(5, 30, 80)
     y = np.column_stack([rng.binomial(trials, 1.0 / (1.0 + np.exp(-2.0 * X[:, 0]))), trials])
     seen = assess(BayesianBinomialRegression(prior_scale=2.0, engine="laplace"), X, y, folds=2)
-    assert seen.scores["R²"] > 0.8
+    assert seen.scores["R² beyond a common rate"] > 0.8
     assert seen.scores["root mean square error"] < 3.0
     assert not any(check.is_caution for check in seen.checks)
 

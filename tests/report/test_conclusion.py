@@ -87,6 +87,20 @@ def test_features_without_any_relation_do_not_beat_the_baseline():
     assert "are not predicted clearly better than without features" in conclusion(facts)[1]
 
 
+def test_what_is_explained_beyond_a_common_rate_is_said_to_be_so():
+    rng = np.random.default_rng(4)
+    days, X = rng.integers(1, 200, 90), rng.standard_normal((90, 1))
+    y, more = rng.poisson(0.3 * days * np.exp(0.3 * X[:, 0])), {"offset": np.log(days)}
+    model = BayesianPoissonRegression(prior_scale=1.0, engine="laplace").fit(X, y, **more)
+    seen = assess(model, X, y, folds=2, **more)
+    facts = gather(model, 90, target="falls", assessment=seen)
+    share = f"{100 * seen.scores['R² beyond a common rate']:.0f} %"
+    assert f"explain {share} of the variance that a common rate of all rows leaves" in conclusion(facts)[1]
+    assert "Held-out R² beyond a common rate" in render(facts)
+    without = assess(BayesianPoissonRegression(prior_scale=1.0, engine="laplace"), X, y, folds=2)
+    assert conclusion(facts.with_(assessment=without))[1].endswith("% of the variance.")
+
+
 def test_a_leaked_target_is_named():
     rng = np.random.default_rng(3)
     frame = pandas.DataFrame({"x": rng.standard_normal(80), "bill": rng.gamma(3.0, 10.0, 80)})

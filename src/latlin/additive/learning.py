@@ -32,7 +32,7 @@ from latlin.numerics.options import check_choice, file_path
 from latlin.numerics.rng import RandomState, generator
 from latlin.priors.base import Prior
 
-MANNERS = ("auto", "integrate", "maximise", "fixed")
+WAYS = ("auto", "integrate", "maximise", "fixed")
 #: most hyperparameters that "auto" integrates over, and fits of an integral by their number
 MOST = 8
 FITS = {1: 30, 2: 90, 3: 250, 4: 50, 5: 60, 6: 90, 7: 150, 8: 150}
@@ -83,7 +83,7 @@ def learn(
     generator(random_state)  # looked at even where nothing is drawn
     if checkpoint is not None:
         file_path("checkpoint", checkpoint)
-    check_choice("hyperparameters", manner, MANNERS)
+    check_choice("hyperparameters", manner, WAYS)
     given = resolve(engine)
     chosen = choose_engine(problem) if isinstance(given, Auto) else given
     at_points = chosen

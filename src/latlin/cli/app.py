@@ -87,7 +87,7 @@ def fit(
     engine: Annotated[str, typer.Option(help="auto, map, laplace, lvb, ep, gkl, ai-kl or mean-field.")] = "auto",
     prior_scale: PriorScale = "auto",
     hyperparameters: Hyperparameters = "auto",
-    out: Annotated[Path, typer.Option(help="Where the model goes.")] = Path("model.latlin"),
+    out: Annotated[Path, typer.Option(help="The model file to write.")] = Path("model.latlin"),
     missing: Missing = "error",
     drop: Drop = None,
     categorical: Categorical = None,
@@ -149,7 +149,7 @@ def predict(
     data: Annotated[
         Path, typer.Argument(help="A table: .csv, .tsv (also .gz) or .parquet; or a pattern of such files, in quotes.")
     ],
-    interval: Annotated[float, typer.Option(help="Probability that an interval holds.")] = 0.9,
+    interval: Annotated[float, typer.Option(help="Probability of the intervals: 0.9 for 90 %.")] = 0.9,
     out: Annotated[Path | None, typer.Option(help="A table to write; standard output (CSV) unless given.")] = None,
     missing: Annotated[
         str | None, typer.Option(help="error, drop, mean, …; as the model was fitted unless given.")
@@ -221,7 +221,7 @@ def compare(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Compare families and engines, or formulas, by how well they predict held-out rows, and by their evidence."""
+    """Compare families and engines, or formulas: how well they predict held-out rows, and their evidence."""
     given = dict(locals())
     target = target if formula else _needed(target)
     with report_errors(debug):
@@ -280,7 +280,7 @@ def report(
 @app.command(cls=CommandWithFlags)
 def summary(
     model: ModelFile,
-    interval: Annotated[float, typer.Option(help="Probability that an interval holds.")] = 0.9,
+    interval: Annotated[float, typer.Option(help="Probability of the intervals: 0.9 for 90 %.")] = 0.9,
     out: Annotated[Path | None, typer.Option(help="Also write the table to this file.")] = None,
     safe_csv: SafeCsv = False,
     debug: Debug = False,
@@ -313,7 +313,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for what the tour writes.")] = Path("latlin-demo"),
     debug: Debug = False,
 ) -> None:
-    """The tour in a minute: fit real data, compare engines, write a report, and pool counties with few houses."""
+    """The tour in a minute: fit real data, compare engines, write a report, and fit a hierarchical model."""
     with report_errors(debug):
         from latlin.cli.demo import run_demo
 

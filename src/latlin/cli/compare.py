@@ -12,12 +12,12 @@ import numpy as np
 from rich.console import Console
 
 from latlin.cli.file_rows import describe_rows, learn_files, measure_spreads
-from latlin.cli.models import JOINT, check_engine, make_estimator
+from latlin.cli.models import JOINT, Fitting, check_engine, families_to_compare, make_estimator
 from latlin.cli.prepare import Choices, Prepared, prepare
 from latlin.cli.screen import format_number, mask_controls, show_steps, table
 from latlin.datasets.columns import join_names
 from latlin.datasets.table import Frame, need_pandas
-from latlin.datasets.target import KINDS, LABELLED, Guess, Target, kind_of
+from latlin.datasets.target import EXPOSED, KINDS, LABELLED, Guess, Target, kind_of
 from latlin.diagnostics.model_checks import Check, ModelChecks
 from latlin.numerics.alerts import MisfitWarning
 from latlin.numerics.arrays import Array
@@ -54,11 +54,18 @@ USUAL = {
 }
 
 
-def rivals_of(family: str) -> tuple[str, ...]:
+#: families of one measured number, whose log densities can be compared; tweedie's only with those of other amounts
+MEASURED = (*KINDS["numbers"], *(name for name in KINDS["amounts"] if name != "tweedie"), *KINDS["shares"])
+
+
+def rivals_of(target: Target) -> tuple[str, ...]:
     """Families whose log densities are of the same thing, so that they can be compared."""
+    family, kind = target.family, kind_of(target.family)
     if family in LABELLED:
         return ("ordinal", "logistic") if family == "ordinal" else ("logistic", "probit", *JOINT)
-    return KINDS[kind_of(family)]
+    suited = (*MEASURED, "tweedie") if family in MEASURED and kind == "amounts" else MEASURED
+    suited = suited if family in MEASURED else KINDS[kind]
+    return tuple(name for name in suited if name in EXPOSED) if target.exposure else suited
 
 
 class Candidate(NamedTuple):
@@ -69,13 +76,22 @@ class Candidate(NamedTuple):
 
 
 def list_candidates(
-    target: Target, families: Sequence[str], engines: Sequence[str], usual: Sequence[str] = ENGINES
+    target: Target,
+    families: Sequence[str],
+    engines: Sequence[str],
+    usual: Sequence[str] = ENGINES,
+    more: Sequence[str] = (),
 ) -> list[Candidate]:
-    """Families that suit the target, each by the engines given, or else the usual ones; the linear family is exact."""
+    """Families that suit the target, each by the engines given, or else the usual ones; the linear family is exact.
+
+    `more` are families that suit the values of the target, beside the usual ones of its kind.
+    """
     for engine in engines:
         check_engine(engine)
-    suited = rivals_of(target.family)
-    chosen = families or USUAL.get(kind_of(target.family), [name for name in suited if name not in JOINT])
+    suited = rivals_of(target)
+    kind = kind_of(target.family)
+    known = USUAL.get(kind) or [name for name in KINDS[kind] if name in suited and name not in JOINT]
+    chosen = families or [*dict.fromkeys([*known, *more])]
     for family in chosen:
         if family not in suited:
             raise ValueError(
@@ -84,7 +100,7 @@ def list_candidates(
             )
     lines = []
     for family in chosen:
-        default = ("auto",) if family in ("linear", *JOINT) else usual
+        default = ("auto",) if family in ("linear", "log-normal", *JOINT) else usual
         lines += [Candidate(replace(target, family=family), engine) for engine in engines or default]
     return lines
 
@@ -134,7 +150,8 @@ def compare_table(
     rows, splits = _split_table(frame, choices, how, ask)
     if how.folds > len(rows.y):
         raise ValueError(f"folds must be at most the number of rows, {len(rows.y)}, got {how.folds}")
-    lines = list_candidates(rows.target, how.families, how.engines)
+    more = families_to_compare(rows, Fitting()) if rows.guessed else ()
+    lines = list_candidates(rows.target, how.families, how.engines, more=more)
     trial = ComparedRows(rows.X, rows.y, how.prior_scale, how.folds, rows.offset, splits)
     compared, cautions = _compared(trial, lines, how.quiet)
     notes = rows.notes[rows.guessed :]  # the first one would name a family, and several are tried
@@ -225,9 +242,9 @@ def _compared(trial: ComparedRows, lines: Sequence[Candidate], quiet: bool) -> t
 
 def _unlike_evidences(rows: list[dict[str, Any]]) -> list[str]:
     """A sentence where some evidences are averages over scales and others are those of the best scales."""
-    manners = [(f"{row['family']} by {row['engine']}", row.pop("scales", "")) for row in rows]
-    best = [name for name, manner in manners if manner == "maximised"]
-    if not best or not any(manner == "integrated" for _, manner in manners):
+    ways = [(f"{row['family']} by {row['engine']}", row.pop("scales", "")) for row in rows]
+    best = [name for name, way in ways if way == "maximised"]
+    if not best or not any(way == "integrated" for _, way in ways):
         return []
     return [
         f"Log evidences of {', '.join(best)} are those of the most probable scales; the others are averages over all "

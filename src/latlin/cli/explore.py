@@ -34,7 +34,9 @@ ROWS_PER_COLUMN = 10
 
 def cluster(
     data: Data,
-    clusters: Annotated[int, typer.Option(min=1, help="Clusters at most; superfluous ones are emptied.")] = 12,
+    clusters: Annotated[
+        int, typer.Option(min=1, help="The largest number of clusters; those that are not needed stay empty.")
+    ] = 12,
     out: Page = Path("clusters.html"),
     table: TableOut = None,
     model: ModelOut = None,
@@ -83,7 +85,7 @@ def factors(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Find a few factors behind many columns; texts, truth values and missing cells are welcome."""
+    """Find a few factors behind many columns, which may hold numbers, texts, truth values and missing cells."""
     with report_errors(debug):
         with show_steps("Loading", 1, quiet):
             from latlin.report.factors import conclusion, correlations, render_factors
@@ -103,8 +105,12 @@ def factors(
 
 def smooth(
     data: Data,
-    target: Annotated[str, typer.Option("--target", "-t", metavar="COLUMN", help="The column that goes up and down.")],
-    along: Annotated[str, typer.Option(metavar="COLUMN", help="The column along which it does: numbers or dates.")],
+    target: Annotated[
+        str, typer.Option("--target", "-t", metavar="COLUMN", help="The column that the curve describes.")
+    ],
+    along: Annotated[
+        str, typer.Option(metavar="COLUMN", help="The column along which the curve runs: numbers or dates.")
+    ],
     out: Page = Path("curve.html"),
     table: TableOut = None,
     model: ModelOut = None,

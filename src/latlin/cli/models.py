@@ -295,7 +295,10 @@ def diagnose_fit(estimator: Any, rows: int, most: int = USUAL_DRAWS) -> list[tup
     if kind == "none":
         return finding
     if len(posteriors) > 1 and np.ndim(estimator.log_evidence_) == 0:
-        return [(VERDICT, "not checked: all classes are one model, and draws of one class say nothing"), *finding]
+        return [
+            (VERDICT, "not checked: all classes are fitted by one model, and draws of one class cannot check it"),
+            *finding,
+        ]
     if kind == "exact":
         word, reason = posteriors[0].caution or ("accurate", "this posterior is exact, given the scales")
         return [(VERDICT, f"{word}: {reason}"), *finding]
@@ -358,5 +361,7 @@ def load_model(path: str | os.PathLike[str]) -> FittedModel:
         raise ValueError(f"{where} has a card that cannot be read: {error}") from error
     encoding = getattr(estimator, "encoding_", None)
     if encoding is None:
-        raise ValueError(f"{where} is not a model written by 'latlin fit': it does not say how tables become numbers")
+        raise ValueError(
+            f"{where} is not a model written by 'latlin fit': it does not hold how a table becomes numbers"
+        )
     return FittedModel(estimator, encoding, target, facts)

@@ -172,11 +172,14 @@ Quantile = Annotated[
     ),
 ]
 Scheduler = Annotated[
-    str | None, typer.Option(help="Rows in blocks, by Dask: threads, local (processes) or a scheduler's address.")
+    str | None,
+    typer.Option(
+        help="Read many files in blocks of rows, by Dask: threads, local (processes) or a scheduler's address."
+    ),
 ]
 SafeCsv = Annotated[
     bool,
-    typer.Option("--safe-csv", help="An apostrophe before texts that a spreadsheet would run (= + - @)."),
+    typer.Option("--safe-csv", help="Put an apostrophe before texts that a spreadsheet would run (= + - @)."),
 ]
 Formula = Annotated[
     str,
@@ -189,7 +192,9 @@ Formulas = Annotated[
     list[str] | None,
     typer.Option(metavar="FORMULA", help="Additive models to compare by leave-one-out; give it twice or more."),
 ]
-FamilyNames = Annotated[str, typer.Option(metavar="NAME,…", help="Families; those that suit the target unless given.")]
+FamilyNames = Annotated[
+    str, typer.Option(metavar="NAME,…", help="Families to compare; unless given, those that suit the target.")
+]
 Graph = Annotated[Path | None, typer.Option(help="A table with two columns, pairs of neighbours, for besag and bym2.")]
 FamilyName = Annotated[
     str,
@@ -202,10 +207,14 @@ FamilyName = Annotated[
     ),
 ]
 EngineNames = Annotated[
-    str, typer.Option(metavar="NAME,…", help="Engines: map, laplace, lvb, ep, gkl, ai-kl, mean-field.")
+    str, typer.Option(metavar="NAME,…", help="Engines to compare: map, laplace, lvb, ep, gkl, ai-kl, mean-field.")
 ]
-Group = Annotated[str, typer.Option(metavar="COLUMN", help="A column: rows of one group are held out together.")]
-Time = Annotated[str, typer.Option(metavar="COLUMN", help="A column: rows are predicted from earlier ones only.")]
+Group = Annotated[
+    str, typer.Option(metavar="COLUMN", help="The column of groups: rows of one group are held out together.")
+]
+Time = Annotated[
+    str, typer.Option(metavar="COLUMN", help="The column of times: rows are predicted from earlier ones only.")
+]
 FoldsOfFit = Annotated[
     int | None,
     typer.Option(min=0, help="Folds of held-out rows, 0 for none; 5 unless given, 0 for rows in blocks."),

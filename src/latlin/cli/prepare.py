@@ -39,8 +39,8 @@ from latlin.numerics.options import check_number
 FILLED = {
     "mean": "became the mean or the most frequent level of their column",
     "indicator": "became the mean or the most frequent level of their column, with one more feature that marks them",
-    "model": "became what the other columns of their row say of them, by mixed factors; that this is uncertain is not "
-    "part of the intervals",
+    "model": "were predicted from the other columns of their rows, by mixed factors; the intervals do not contain the "
+    "uncertainty of these predictions",
 }
 
 

@@ -129,7 +129,7 @@ class Encoding:
         level; the same with one more column "… missing" of 0 and 1; or become what the other columns of its row say of
         it, by `latlin.factor.MixedFactorAnalysis`.
     left_out : tuple of str
-        Columns that are the same in every row, and so say nothing.
+        Columns that are the same in every row, and so explain nothing.
     indicated : tuple of str
         Columns that have an indicator of missing values.
     imputer : MixedFactorAnalysis or None

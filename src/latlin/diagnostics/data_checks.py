@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.optimize import linprog
 from scipy.special import gammaln, ndtr
 from scipy.stats import binom, kurtosistest, rankdata, skewtest
 
@@ -34,6 +35,8 @@ GAIN = 0.005
 CUT = 2.5
 FEWEST_ROWS = 20
 NAMED = 3
+#: margin, of rows within ±1, from which on classes are separated and not only as good as
+LEAST = 1e-7
 
 
 class CurveSums(NamedTuple):
@@ -129,7 +132,24 @@ def _correlation_along(column: Array, r: Array) -> float:
     return float(sorted_r[1:] @ sorted_r[:-1])
 
 
-def check_noise(residual: Array, fitted: Array) -> Check:
+#: what to do about noise that is not Gaussian, of the target and of its logarithm
+OF_TARGET = {
+    "far": "Look at these rows, or use noise with heavy tails: RobustRegression, --family robust",
+    "uneven": "Look for outliers (--family robust), model the logarithm of the target, or choose a family whose "
+    "variance grows with the mean (gamma)",
+    "skewed": "Try a transformation of the target, or a family for positive amounts",
+    "heavy": "Use noise with heavy tails: RobustRegression, --family robust",
+}
+ROBUST_LOG = "RobustRegression of the logarithm, or --formula with log(…) of the target and --family robust"
+OF_LOGARITHM = {
+    "far": f"Look at these rows, or use noise with heavy tails: {ROBUST_LOG}",
+    "uneven": "Look for outliers, or try another family of positive amounts (gamma, inverse-gaussian)",
+    "skewed": "Try another family of positive amounts (gamma, inverse-gaussian)",
+    "heavy": f"Use noise with heavy tails: {ROBUST_LOG}",
+}
+
+
+def check_noise(residual: Array, fitted: Array, of_logarithm: bool = False) -> Check:
     """Whether residuals of unit variance look Gaussian and scatter evenly.
 
     Parameters
@@ -138,7 +158,10 @@ def check_noise(residual: Array, fitted: Array) -> Check:
         Standardised residuals.
     fitted : ndarray of shape (n,)
         Predictions.
+    of_logarithm : bool
+        Whether they are those of the logarithm of the target, which decides what to do.
     """
+    remedies = OF_LOGARITHM if of_logarithm else OF_TARGET
     if len(residual) < FEWEST_ROWS or np.std(residual) == 0.0:
         return Check("noise", True, "there are too few rows to look at the distribution of residuals")
     r = (residual - residual.mean()) / residual.std()
@@ -151,45 +174,39 @@ def check_noise(residual: Array, fitted: Array) -> Check:
             False,
             f"some rows lie far from their prediction, the farthest row {worst + 1} by {abs(r[worst]):.1f} standard "
             f"deviations (rows {rows})",
-            "Look at these rows, or use noise with heavy tails: RobustRegression, --family robust",
+            remedies["far"],
         )
     uneven = _uneven(r, fitted)
-    if uneven is not None:
-        return uneven
-    return _odd_shape(r)
+    if uneven:
+        return Check("noise", False, uneven, remedies["uneven"])
+    return _odd_shape(r, remedies)
 
 
-def _uneven(r: Array, fitted: Array) -> Check | None:
+def _uneven(r: Array, fitted: Array) -> str:
     """Squared residuals that grow or fall with the prediction (Koenker, 1981): n times their squared correlation."""
     spread = np.std(fitted)
     if spread <= 1e-12 * (1.0 + np.abs(fitted).max()):
-        return None
+        return ""
     correlation = float(np.corrcoef(r**2, fitted)[0, 1])
     middle = np.median(fitted)
     ratio = float(np.std(r[fitted > middle])) / max(float(np.std(r[fitted <= middle])), 1e-12)
     is_clear = 2.0 * ndtr(-abs(correlation) * np.sqrt(len(r))) < CHANCE
     if not (is_clear and max(ratio, 1.0 / max(ratio, 1e-12)) > 1.5):
-        return None
-    return Check(
-        "noise",
-        False,
-        f"rows with large predictions scatter {ratio:.1f} times as much as those with small ones",
-        "Look for outliers (--family robust), model the logarithm of the target, or choose a family whose variance "
-        "grows with the mean (gamma)",
-    )
+        return ""
+    return f"rows with large predictions scatter {ratio:.1f} times as much as those with small ones"
 
 
-def _odd_shape(r: Array) -> Check:
+def _odd_shape(r: Array, remedies: Mapping[str, str]) -> Check:
     """Skew, or tails heavier than those of a normal distribution."""
     skew, tails = skewtest(r), kurtosistest(r)
     size = float(np.mean(r**3)), float(np.mean(r**4) - 3.0)
     if skew.pvalue < CHANCE / 2 and abs(size[0]) > 0.3:
         side = "high" if size[0] > 0 else "low"
         said = f"residuals are skewed: a few are far too {side} (skewness {size[0]:.2f}, 0 for Gaussian noise)"
-        return Check("noise", False, said, "Try a transformation of the target, or a family for positive amounts")
+        return Check("noise", False, said, remedies["skewed"])
     if tails.statistic > 0 and tails.pvalue < CHANCE and size[1] > 0.5:
         said = f"residuals have heavy tails (excess kurtosis {size[1]:.1f}, 0 for Gaussian noise)"
-        return Check("noise", False, said, "Use noise with heavy tails: RobustRegression, --family robust")
+        return Check("noise", False, said, remedies["heavy"])
     return Check("noise", True, "residuals look like Gaussian noise")
 
 
@@ -213,10 +230,22 @@ def check_joint_separation(margin: Array, coefficients: Array, names: Sequence[s
     return Check(
         "separation",
         False,
-        f"a combination of features, {shown} before all, separates {label} without an error",
+        f"a combination of features, {shown} above all, separates {label} without an error",
         "The prior decides how large coefficients are and how near to 0 and 1 the probabilities: check that the "
         "features are known before the outcome, and give prior_scale a number that you believe",
     )
+
+
+def separating_direction(H: Array, is_one: NDArray[np.bool_]) -> Array | None:
+    """Weights with which H w has the sign of every row's class, or None where there are none.
+
+    The largest margin t with ±h_nᵀw ≥ t and |w_j| ≤ 1, a linear program, is above zero where there are.
+    """
+    signed = np.where(is_one, 1.0, -1.0)[:, None] * H / np.maximum(np.abs(H).max(axis=0), 1e-300)
+    program = np.column_stack([-signed, np.ones(len(H))])
+    ends = [(-1.0, 1.0)] * H.shape[1] + [(0.0, None)]
+    found = linprog(np.append(np.zeros(H.shape[1]), -1.0), A_ub=program, b_ub=np.zeros(len(H)), bounds=ends)
+    return found.x[:-1] / np.maximum(np.abs(H).max(axis=0), 1e-300) if found.success and found.x[-1] > LEAST else None
 
 
 def chance_of_separation(rows: int, dim: int) -> float:
@@ -303,7 +332,8 @@ def _one_sided(X: Any, is_one: NDArray[np.bool_], low: Any, high: Any) -> NDArra
 
 
 def check_copied_labels(X: Any, place: NDArray[np.intp], names: Sequence[str], target: str = "the target") -> Check:
-    """Name the features whose values stand for the classes one by one, or whose ranges do, for three classes or more.
+    """Name the features whose values stand for the classes one by one, or whose ranges or levels do, for three classes
+    or more.
 
     Two classes with ranges of their own are separated; see `check_separation`.
     """
@@ -314,6 +344,9 @@ def check_copied_labels(X: Any, place: NDArray[np.intp], names: Sequence[str], t
         return Check("leakage", False, f"{_listed(found, names)} {_verb(found, 'copies')} {target}", COPIED)
     if enough and len(present) > 2 and len(ranges := _own_ranges(X, place)):
         said = f"every class of {target} has a range of {_listed(ranges, names)} of its own"
+        return Check("leakage", False, said, COPIED)
+    if enough and len(together := _copying_levels(X, place)):
+        said = f"the levels {_listed(together, names)} together copy {target}: each of them occurs with one class only"
         return Check("leakage", False, said, COPIED)
     return Check("leakage", True, f"no single feature copies {target}")
 
@@ -329,6 +362,26 @@ def _own_ranges(X: Any, place: NDArray[np.intp]) -> NDArray[np.intp]:
     order = np.argsort(low, axis=0)
     low, high = np.take_along_axis(low, order, 0), np.take_along_axis(high, order, 0)
     return np.flatnonzero(np.all(low[1:] > high[:-1], axis=0))
+
+
+def _copying_levels(X: Any, place: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Features with two values whose larger one occurs with one class only, where the rows without any of these have
+    one class too: levels of a text that stand for the classes. None where chance may do so."""
+    dense = X.toarray() if sparse.issparse(X) else np.asarray(X)
+    low, high = dense.min(axis=0), dense.max(axis=0)
+    is_high = dense == high
+    pairs = np.flatnonzero((low < high) & np.all(is_high | (dense == low), axis=0))
+    classes = np.eye(int(place.max()) + 1)[place]
+    counts = is_high[:, pairs].T.astype(float) @ classes
+    is_pure = np.count_nonzero(counts, axis=1) == 1
+    pure = pairs[is_pure]
+    rest = ~is_high[:, pure].any(axis=1)
+    if not len(pure) or len(np.unique(place[rest])) > 1:
+        return np.empty(0, np.intp)
+    # log of a bound on the probability that the rows of a level all have one class, for as many levels of all features
+    rows = [*counts[is_pure].sum(axis=1), max(1, np.count_nonzero(rest))]
+    log_chance = np.sum(np.array(rows) - 1.0) * np.log(classes.mean(axis=0).max()) + len(pure) * np.log(X.shape[1])
+    return pure if log_chance < np.log(CHANCE_OF_SEPARATION) else np.empty(0, np.intp)
 
 
 def _stands_for(column: Array, place: NDArray[np.intp], firsts: NDArray[np.intp]) -> bool:

@@ -227,7 +227,7 @@ def find_cut_off(space: Space, marginals: dict[str, Marginal], instead: str) -> 
         sides[j], beyond = side, shares[side]
         end, place = "lower" if side < 0 else "upper", (member.bounds or (np.nan, np.nan))[0 if side < 0 else 1]
         much = f"about {100.0 * beyond / (1.0 + beyond):.0f} % of its posterior lies beyond"
-        much = much if np.isfinite(beyond) else "its posterior does not fall there"
+        much = much if np.isfinite(beyond) else "its posterior is still high there"
         said.append(f"{member.name} runs to the {end} end of its search ({place:.3g}): {much}")
     return sides, f"{'; '.join(said)}; do not trust this fit: {instead}" if said else ""
 

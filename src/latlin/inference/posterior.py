@@ -273,7 +273,7 @@ def _check_density(density: Any, dim: Any) -> None:
     found = density.project(np.zeros((1, dim)))
     if np.shape(found.mean) != (1,) or np.shape(found.variance) != (1,):
         raise ValueError("a stored density does not answer")
-    # a point has no density, and says so in words; any other error is one of the file
+    # a point has no density, and refuses in words; any other error is one of the file
     with suppress(ValueError, np.linalg.LinAlgError):
         density.logpdf(density.mean)
 

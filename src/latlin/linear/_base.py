@@ -21,7 +21,7 @@ from latlin.linear._blocks import BlockRows, FirstPass, Summarised, describe
 from latlin.linear._description import MOST_NAMES, Description
 from latlin.linear._fitting import fit_problem, number_checkpoint, settle_hyperparameters
 from latlin.linear._learning import Learning, LearntFit, check_learning, fixed_table
-from latlin.linear._model_checks import Labels, LookBack
+from latlin.linear._model_checks import Labels, LookBack, with_feature_names
 from latlin.linear._predict import AveragedLikelihood, Likelihood, LinearPredictors, latent_covariance, predictors_of
 from latlin.linear._problem import (
     CoefficientPrior,
@@ -260,7 +260,7 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
 
     def _store(self, design: Design, fits: list[LearntFit], dtype: Any) -> Self:
         names = self._coordinate_names(design)
-        fits = [fit._replace(posterior=fit.posterior.with_names(names)) for fit in fits]
+        fits = [fit._replace(posterior=with_feature_names(fit.posterior, names)) for fit in fits]
         self._design, self._fits, self._dtype = design, fits, np.dtype(dtype)
         posteriors = [fit.posterior for fit in fits]
         single = len(fits) == 1
@@ -281,8 +281,8 @@ class LinearEstimator(Description, Archived, Reported, BaseEstimator):
         """Keep what `checks_` will look at. Rows in blocks may be gone by then: they are looked at now."""
         self.__dict__.pop("checks_", None)
         own = self._checks_of_family()
-        names, alone = self._feature_names(), self._has_residuals
-        self._kept_look = LookBack(problems, self._fits, self._requested(), names, own, labels, alone)
+        names, how = self._feature_names(), (self._has_residuals, self.family_name() == "log-normal")
+        self._kept_look = LookBack(problems, self._fits, self._requested(), names, own, labels, *how)
         if isinstance(problems[0].observed, BlockRows):
             self.checks_  # noqa: B018
         return self

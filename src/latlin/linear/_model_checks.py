@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from latlin.diagnostics.data_checks import (
     check_noise,
     check_separation,
     curve_sums,
+    separating_direction,
 )
 from latlin.diagnostics.model_checks import Check, ModelChecks
 from latlin.distributed.blocks import Block
@@ -66,6 +67,8 @@ class LookBack:
         None where the response is a number.
     residuals : bool
         False where the models of the posteriors are stand-ins, of whose residuals there is nothing to say.
+    of_logarithm : bool
+        Whether the posteriors are of the logarithm of the response.
     """
 
     problems: list[LinearProblem]
@@ -75,6 +78,7 @@ class LookBack:
     family: list[Check]
     labels: Labels | None = None
     residuals: bool = True
+    of_logarithm: bool = False
 
     def find(self) -> ModelChecks:
         """All checks that can be made."""
@@ -83,7 +87,7 @@ class LookBack:
         told = not all(check.passed for check in features)
         # where classes are separated, or the target is copied, there is nothing left to look at
         fits = [] if told or not self.residuals else self.fits
-        residuals = [checks_of_residuals(fit.posterior, design, self.names) for fit in fits]
+        residuals = [checks_of_residuals(fit.posterior, design, self.names, self.of_logarithm) for fit in fits]
         # a feature that says too much comes first: it may be why a search ran to an end
         said = (features, searches) if told else (searches, features)
         return ModelChecks((*self.family, *said[0], *said[1], *worst(residuals)))
@@ -181,6 +185,25 @@ INTEGRATED = "Give the prior scale a number (prior_scale, --prior-scale), and lo
 ONE_OF = re.compile(r"\b(prior_scale|scale)\[(\d+)\]")
 
 
+def with_feature_names(posterior: Posterior, names: tuple[str, ...] | None) -> Posterior:
+    """A posterior that names its coordinates, and scales of single features in what was found by the search."""
+    if names is not None and posterior.caution is not None:
+        word, said = posterior.caution
+        posterior = replace(posterior, caution=(word, by_feature(said, names)))
+    return posterior.with_names(names)
+
+
+def by_feature(words: str, names: Sequence[str]) -> str:
+    """Scales of single features by the name of the feature, not by its place.
+
+    Examples
+    --------
+    >>> by_feature("prior_scale[1] runs to the lower end", ["age", "dose"])
+    "prior_scale of 'dose' runs to the lower end"
+    """
+    return ONE_OF.sub(lambda found: f"{found[1]} of {str(names[int(found[2])])!r}", words)
+
+
 def checks_of_searches(
     problems: Sequence[LinearProblem], fits: Sequence[LearntFit], given: Mapping[str, Any], names: Sequence[str]
 ) -> list[Check]:
@@ -197,7 +220,7 @@ def check_hyperparameters(problem: LinearProblem, fit: LearntFit, learnt: Sequen
         return Check(
             "hyperparameters",
             verdict != "wrong",  # what makes the approximation rough says nothing against the model
-            ONE_OF.sub(lambda found: f"{found[1]} of {names[int(found[2])]!r}", words),
+            by_feature(words, names),
             INTEGRATED if isinstance(fit.posterior.model, AveragedModel) else MAXIMISED,
         )
     spans = ranges_of(problem)
@@ -253,7 +276,9 @@ def checks_of_numbers(X: Any, y: Array, names: Sequence[str]) -> list[Check]:
 MOST_FEATURES, MOST_CELLS, ROWS_PER_UNKNOWN = 100, 10**6, 4
 
 
-def checks_of_residuals(posterior: Posterior, design: Design, names: Sequence[str]) -> list[Check]:
+def checks_of_residuals(
+    posterior: Posterior, design: Design, names: Sequence[str], of_logarithm: bool = False
+) -> list[Check]:
     """Patterns that the linear predictor leaves, and what the residuals of Gaussian noise look like.
 
     Rows in blocks are passed over once more, but for Gaussian noise, whose fit is one pass.
@@ -273,7 +298,8 @@ def checks_of_residuals(posterior: Posterior, design: Design, names: Sequence[st
         return []
     if not isinstance(site.H, np.ndarray):
         return []
-    return _checks_of_rows(observed, posterior, design, names)
+    curves, noise = _checks_of_rows(observed, posterior, design, names)
+    return [curves] if noise is None else [curves, check_noise(*noise, of_logarithm)]
 
 
 def worst(found: Sequence[Sequence[Check]]) -> list[Check]:
@@ -285,7 +311,10 @@ def worst(found: Sequence[Sequence[Check]]) -> list[Check]:
     return list(each.values())
 
 
-def _checks_of_rows(observed: Observed, posterior: Posterior, design: Design, names: Sequence[str]) -> list[Check]:
+def _checks_of_rows(
+    observed: Observed, posterior: Posterior, design: Design, names: Sequence[str]
+) -> tuple[Check, tuple[Array, Array] | None]:
+    """What is found along features; of Gaussian noise, standardised residuals and predictions."""
     x, slope, curvature = _slopes(observed, posterior.mean)
     H = np.asarray(observed.rows)
     scale = np.where((sd := H[:, : design.n_features].std(axis=0)) > 0.0, sd, 1.0)
@@ -294,12 +323,12 @@ def _checks_of_rows(observed: Observed, posterior: Posterior, design: Design, na
         found = check_neighbours(slope / np.sqrt(curvature), H[:, : design.n_features], names)
         curves = curves if found is None else found
     if not observed.potential.gaussian or np.ptp(observed.sites.weight) > 0.0:
-        return [curves]
+        return curves, None
     # Var(y − x) = σ² − v at the rows that were fitted, with v the posterior variance of the predictor
     variance = 1.0 / curvature
     v = np.asarray(posterior.project(H).variance)
     residual = slope * variance / np.sqrt(np.maximum(variance - v, 0.05 * variance))
-    return [curves, check_noise(residual, x)]
+    return curves, (residual, x)
 
 
 def _slopes(observed: Observed, mean: Array) -> tuple[Array, Array, Array]:
@@ -331,6 +360,10 @@ def _block_curves(block: Block, reading: Reading, mean: Array, scale: Array) -> 
     return tuple(curve_sums(np.zeros((0, dim)), np.ones(count), np.zeros(0), np.zeros(0)))
 
 
+#: share of rows on the wrong side, and entries of X, up to which a plane that separates all rows is looked for
+FEW_WRONG, MOST_SEARCHED = 0.02, 2 * 10**5
+
+
 def check_combination(
     posterior: Posterior, is_one: Any, design: Design, names: Sequence[str], label: str
 ) -> Check | None:
@@ -343,5 +376,11 @@ def check_combination(
     x = np.asarray(observed.times(posterior.mean)) + observed.sites.offset
     if len(x) != len(is_one):
         return None
-    strength = posterior.mean[: design.n_features] * design.spread
-    return check_joint_separation(np.where(is_one, x, -x), strength, names, label)
+    weights, margin = posterior.mean, np.where(is_one, x, -x)
+    wrong = np.count_nonzero(margin <= 0.0)
+    is_searched = 0 < wrong <= FEW_WRONG * len(x) and len(x) * design.dim <= MOST_SEARCHED
+    if is_searched and isinstance(site.H, np.ndarray) and site.offset is None:
+        # the prior may keep the mean from a plane that leaves no row on the wrong side
+        found = separating_direction(site.H, is_one)
+        weights, margin = (weights, margin) if found is None else (found, np.abs(site.H @ found))
+    return check_joint_separation(margin, weights[: design.n_features] * design.spread, names, label)

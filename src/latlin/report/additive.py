@@ -18,7 +18,7 @@ from latlin.numerics.arrays import Array
 from latlin.numerics.options import Table
 from latlin.potentials.laplace import AsymmetricLaplace
 from latlin.report.markup import number
-from latlin.report.words import compared_words
+from latlin.report.words import predicted_words
 
 # --- An additive model in plain words: clear effects, how much groups differ, how well rows are predicted, checks.
 
@@ -88,8 +88,8 @@ def describe_additive(model: Any, frame: Table = None, draws: int = DRAWS) -> Ad
         total, error = loo.compare(baseline.loo())
         rows = len(loo.pointwise)
         check = check_baseline(total / rows, error / rows, rows)
-        said = f"predicted {compared_words(total / rows, error / rows, rows)} than by a model without these terms"
-        sentences.append(f"Rows that are left out one by one are {said}.")
+        how = predicted_words(total / rows, error / rows, rows)
+        sentences.append(f"Rows that are left out one by one are {how} than by a model without these terms.")
         checks.append(check)
     return AdditiveFacts(sentences, ModelChecks(tuple(checks)), repr(loo), _approximation(model, draws))
 
@@ -116,7 +116,7 @@ def response_words(model: Any, frame: Table = None) -> str:
     >>> response_words(AdditiveModel("visits ~ age", family=AsymmetricLaplace(0.9)))
     'the quantile of visits'
     """
-    target = response_of(model).partition("|")[0].strip()
+    target = response_name(model)
     family = family_of(model.family)
     if family.binary:
         labels = sorted({str(value) for value in frame[target]}) if frame is not None and target in frame else []
@@ -124,6 +124,11 @@ def response_words(model: Any, frame: Table = None) -> str:
     if isinstance(family.template, AsymmetricLaplace):
         return f"the quantile of {target}"
     return {"identity": target, "ordered": f"the class of {target}"}.get(family.link, f"the expected value of {target}")
+
+
+def response_name(model: Any) -> str:
+    """The response without what belongs to it: trials, events, weights."""
+    return response_of(model).partition("|")[0].strip()
 
 
 def response_of(model: Any) -> str:
@@ -273,10 +278,32 @@ def _terms(model: Any) -> list[str]:
             # 99 %: the two ends of a centred line are one number, and many places are looked at
             x, found = model.curve(name, coverage=0.99)
         except ValueError:
-            said += _group(model, name, spread)
+            said += _surface(model, name, spread) if is_surface(name) else _group(model, name, spread)
         else:
-            said.append(_curve(name, x, found))
+            said.append(_curve(model, name, x, found))
     return said
+
+
+def is_surface(name: str) -> bool:
+    """Whether a term is over two columns.
+
+    Examples
+    --------
+    >>> is_surface("s(x, z)"), is_surface("s(x)"), is_surface("county"), is_surface("a:b")
+    (True, False, False, False)
+    """
+    return re.fullmatch(r"\w+\(.+,.+\)(:.+)?", name) is not None
+
+
+def _surface(model: Any, name: str, spread: dict[str, Any]) -> list[str]:
+    """How much a field over two columns varies; its coefficients are no levels."""
+    learnt = spread.get(f"sd({name})")
+    if learnt is None:
+        return []
+    size, is_clear = _size(model, learnt)
+    return [
+        f"The surface {name} is not flat ({size})." if is_clear else f"Whether {name} varies is not clear ({size})."
+    ]
 
 
 def _group(model: Any, name: str, spread: dict[str, Any]) -> list[str]:
@@ -299,9 +326,13 @@ def _group(model: Any, name: str, spread: dict[str, Any]) -> list[str]:
 def _size(model: Any, learnt: Any) -> tuple[str, bool]:
     """A standard deviation with its interval, and whether it is clearly above zero."""
     low, high, mean = learnt["5%"], learnt["95%"], learnt["mean"]
-    scale = "" if family_of(model.family).link == "identity" else ", on the scale of the coefficients"
-    size = f"standard deviation {number(mean, 2)}, 90 % interval {number(low, 2)} to {number(high, 2)}{scale}"
-    return size, not (low <= 0.0 or high / low > OPEN)
+    size = f"standard deviation {number(mean, 2)}, 90 % interval {number(low, 2)} to {number(high, 2)}"
+    return size + _scale_words(model), not (low <= 0.0 or high / low > OPEN)
+
+
+def _scale_words(model: Any) -> str:
+    """Where a link stands between terms and responses: what numbers are on."""
+    return "" if family_of(model.family).link == "identity" else ", on the scale of the coefficients"
 
 
 def _intercepts(model: Any, name: str, rows: Any, spread: dict[str, Any], slopes: list[str]) -> list[str]:
@@ -323,12 +354,13 @@ def _intercepts(model: Any, name: str, rows: Any, spread: dict[str, Any], slopes
     return [f"The {len(rows)} levels of {name} differ ({size}).{which}"]
 
 
-def _curve(name: str, x: Array, found: Any) -> str:
+def _curve(model: Any, name: str, x: Array, found: Any) -> str:
     low, mean, high = (np.asarray(found.column(key)) for key in ("low", "mean", "high"))
     if np.max(low) <= np.min(high):
         return f"{name}: a level line lies within the band, so the data do not show clearly that it changes."
     top, bottom = (number(float(x[k]), 3) for k in (np.argmax(mean), np.argmin(mean)))
-    return f"{name} is highest near {top} and lowest near {bottom}, a change of {number(float(np.ptp(mean)), 2)}."
+    change = number(float(np.ptp(mean)), 2) + _scale_words(model)
+    return f"{name} is highest near {top} and lowest near {bottom}, a change of {change}."
 
 
 def _of_family(model: Any) -> tuple[Check, ...]:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from latlin.additive.family import family_of
-from latlin.report.additive import BINARY, AdditiveFacts, describe_additive, readable, response_of, response_words
+from latlin.potentials.laplace import AsymmetricLaplace
+from latlin.report.additive import BINARY, AdditiveFacts, describe_additive, is_surface, readable, response_name
 from latlin.report.charts import Chart, strip, strip_axis
 from latlin.report.markup import figure, number, opening, page_of, paragraph, section, table, text
 from latlin.report.sections import checks_table
@@ -17,6 +18,10 @@ from latlin.version import __version__
 
 #: levels of a term shown at most
 MOST = 40
+SURFACE = (
+    "This term is a surface over two columns. Its coefficients belong to basis functions, not to places, and are not "
+    "listed; in Python, predict_latent gives its height at places of your choice."
+)
 LEVELS = "The line of a level shows its difference from {}."
 
 
@@ -34,13 +39,12 @@ def render_additive(model: Any, title: str | None = None, facts: AdditiveFacts |
     heading = title or str(model.formula or "additive model")
     parts = [_head(model, heading, facts)]
     if "fixed" in model.term_names_:
-        name = family_of(model.family).name
+        family = family_of(model.family)
+        name = "quantile" if isinstance(family.template, AsymmetricLaplace) else family.name
         labels = model.classes_ if name in BINARY else None
-        one = f"{response_of(model)} = 1" if name in BINARY else "a success"
+        one = f"{response_name(model)} = {1 if labels is None else labels[1]}" if name in BINARY else "a success"
         meaning = coefficient_words(
-            {"gaussian": "linear", "bernoulli": "logistic"}.get(name, name),
-            response_words(model),
-            one if labels is None else str(labels[1]),
+            {"gaussian": "linear", "bernoulli": "logistic"}.get(name, name), response_name(model), one
         )
         rows = model.effects().rows
         named = [f"{label} ({column})" for column, label in model.references_.items()]
@@ -95,6 +99,8 @@ def _term(model: Any, name: str) -> str:
     try:
         x, found = model.curve(name)
     except ValueError:
+        if is_surface(name) and not name.startswith("lattice"):
+            return section(name, paragraph(SURFACE))
         rows = model.effects(name).rows
         order = np.argsort([-abs(row["mean"]) for row in rows], kind="stable")[:MOST]
         shown = [rows[k] for k in sorted(order)]

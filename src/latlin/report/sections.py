@@ -26,6 +26,7 @@ from latlin.report.markup import (
     text,
     write_minus,
 )
+from latlin.report.tasks import BEYOND_RATE, R2
 from latlin.report.words import conclusion, count_words
 
 MOST_COEFFICIENTS = 60
@@ -79,7 +80,7 @@ def _score_tiles(seen: Assessment) -> list[tuple[str, str, str]]:
     if "share below" in seen.scores:
         should = f"and {100 * seen.curve[0]['predicted']:g} % should"
         return [("Held-out rows below", f"{100 * seen.scores['share below']:.0f} %", should)]
-    name = "R²" if "R²" in seen.scores else "concordance"
+    name = next((name for name in (R2, BEYOND_RATE) if name in seen.scores), "concordance")
     tiles_ = [(f"Held-out {name}", number(seen.scores[name], 2), f"{seen.folds} folds")] if name in seen.scores else []
     promised = next((group for group in seen.curve if abs(group["predicted"] - 0.9) < 1e-9), None)
     if promised is not None:

@@ -22,6 +22,8 @@ LEVELS = (0.5, 0.8, 0.9, 0.95)
 MOST_POINTS = 300
 #: times of which the concordance is found, a sum over pairs
 MOST_TIMES = 5000
+#: shares of variance that are explained: of all, and of what a common rate of rows with exposures or trials leaves
+R2, BEYOND_RATE = "R²", "R² beyond a common rate"
 #: bars of a histogram of probability integral transforms
 BARS = 20
 
@@ -141,7 +143,8 @@ def _sum_up_numbers(seen: HeldOut) -> dict[str, Any]:
     order, size = (seen.answers.get(name, np.empty(0)) for name in ("order", "size"))
     # the mean of all, or with exposures or trials their common rate: R² is what features add to it
     without = size * (y.sum() / size.sum()) if size.size else np.full(len(y), y.mean())
-    scores, checks = _scores_of_times(seen.y, order) if order.size else _scores_of_numbers(y, mean, without)
+    explained = BEYOND_RATE if size.size else R2
+    scores, checks = _scores_of_times(seen.y, order) if order.size else _scores_of_numbers(y, mean, without, explained)
     curve = [_covered(level, np.abs(pit - 0.5) <= 0.5 * level) for level in LEVELS]
     shares = np.histogram(pit, BARS, (0.0, 1.0))[0] / len(pit)
     return {
@@ -154,11 +157,11 @@ def _sum_up_numbers(seen: HeldOut) -> dict[str, Any]:
     }
 
 
-def _scores_of_numbers(y: Array, mean: Array, without: Array) -> tuple[dict[str, float], list[Check]]:
+def _scores_of_numbers(y: Array, mean: Array, without: Array, explained: str) -> tuple[dict[str, float], list[Check]]:
     wrong, found = y - mean, check_predictions(y, mean, without)
     scores = {
         "root mean square error": float(np.sqrt(np.mean(wrong**2))),
-        "R²": float(1.0 - np.sum(wrong**2) / np.sum((y - without) ** 2)),
+        explained: float(1.0 - np.sum(wrong**2) / np.sum((y - without) ** 2)),
     }
     return scores, [found] if found.is_caution else []
 

@@ -12,6 +12,7 @@ from latlin.potentials.families import AMOUNTS, COUNTS, FAMILIES, TIMES
 from latlin.report.assess import Assessment
 from latlin.report.facts import Facts, is_intercept
 from latlin.report.markup import number, paragraph, section, table, text, write_minus
+from latlin.report.tasks import BEYOND_RATE, R2
 
 # --- The technical part of a page: the log evidence and its kind, what was learnt, and how the fit ended.
 
@@ -65,7 +66,7 @@ EVIDENCE = {
 COMPARE = (
     "Between two models of the same target and the same rows the one with the higher log evidence explains the data "
     "better: a difference of 1 is slight, of 3 (a factor of 20) is strong. Scales found by maximising the evidence "
-    "make it a little too kind to the model."
+    "raise it a little above what an average over the scales would give."
 )
 
 #: of a log link: what its exponential multiplies
@@ -130,7 +131,7 @@ HELD_OUT = (
 )
 
 OVERDISPERSED = (
-    "the observations vary more than the family does (over-dispersion), so that these intervals, and those of "
+    "the observations vary more than the family allows (over-dispersion), so that these intervals, and those of "
     "the coefficients, are too narrow."
 )
 
@@ -184,6 +185,18 @@ def compared_words(gain: float, error: float, rows: int) -> str:
     ('better', 'not clearly better', 'worse')
     """
     return "better" if gain > GAIN * error else "worse" if is_loss(gain, error, rows) else "not clearly better"
+
+
+def predicted_words(gain: float, error: float, rows: int) -> str:
+    """The same as what happens to rows.
+
+    Examples
+    --------
+    >>> predicted_words(0.3, 0.1, 50), predicted_words(0.1, 0.1, 50)
+    ('predicted better', 'not predicted clearly better')
+    """
+    how = compared_words(gain, error, rows)
+    return "not predicted clearly better" if how == "not clearly better" else f"predicted {how}"
 
 
 def calibration_verdict(seen: Assessment, family: str) -> str:
@@ -311,21 +324,21 @@ def _predicted(facts: Facts) -> list[str]:
     seen = facts.assessment
     if seen is None:
         return []
-    better = compared_words(seen.log_density - seen.baseline, seen.gain_error, seen.rows)
+    gain = predicted_words(seen.log_density - seen.baseline, seen.gain_error, seen.rows)
     if "accuracy" in seen.scores:
         how = f"the most probable class is right in {100 * seen.scores['accuracy']:.0f} % of them"
     elif "share below" in seen.scores:
         should = f"and {100 * seen.curve[0]['predicted']:g} % should"
         how = f"{100 * seen.scores['share below']:.0f} % of them lie below their predicted quantile, {should}"
-    elif "R²" not in seen.scores:
+    elif not (explained := {name: seen.scores[name] for name in (R2, BEYOND_RATE) if name in seen.scores}):
         pairs = f"{100 * seen.scores['concordance']:.0f} % of pairs" if seen.scores else "no pairs"
         how = f"{pairs} whose order is known come in the predicted order"
     else:
         how = (
             f"predictions are off by {seen.scores['root mean square error']:.3g} (root mean square) and explain "
-            f"{max(0.0, 100 * seen.scores['R²']):.0f} % of the variance"
+            f"{max(0.0, 100 * max(explained.values())):.0f} % of the variance"
+            + (" that a common rate of all rows leaves" if BEYOND_RATE in explained else "")
         )
-    gain = "not predicted clearly better" if better == "not clearly better" else f"predicted {better}"
     return [f"Rows that were held out are {gain} than without features: {how}."]
 
 

@@ -111,12 +111,19 @@ class MixedProblem:
             new = expand_latents(new, self.penalty)
         if new.df is not None:
             new = new._replace(df=fit_df(new))
-        change = float(np.abs(new.sites.loading - state.sites.loading).max())
-        return new, Measure(float(values.sum()) - self.price(state), change)
+        return new, Measure(float(values.sum()) - self.price(state), farthest(state.sites, new.sites))
 
     def price(self, state: MixedState) -> float:
         """½λ‖F‖²."""
         return 0.5 * self.penalty * float(np.square(state.sites.loading).sum())
+
+
+def farthest(old: ColumnSites, new: ColumnSites) -> float:
+    """The largest change of a loading, or of what a family has learnt relative to one plus its size."""
+    moved = [np.abs(new.loading - old.loading).max()]
+    for before, after in zip(old.parameters, new.parameters, strict=True):
+        moved += [np.max(np.abs(after[name] - before[name]) / (1.0 + np.abs(before[name]))) for name in before]
+    return float(np.max(moved))
 
 
 # --- The M-step of one column: Σ_i ⟨ψ(b + fᵀw_i)⟩ − ½λ‖f‖² over its own (f, b), the posteriors N(m_i, S_i) of the rows

@@ -151,7 +151,8 @@ def judge(found: Findings) -> Verdict:
         return Verdict("wrong", "the draws miss mass that the engine's own lower bound proves to be there")
     lean = found.response
     if not sure and (lean.mean > MEAN_FAR or lean.log_variance > LEAN):
-        return Verdict("wrong", f"{_weights(found)}, and they lean: it is misplaced, too wide or too narrow")
+        why = "weights rise or fall steadily in some direction: the posterior is misplaced, too wide or too narrow"
+        return Verdict("wrong", f"{_weights(found)}; {why}")
     # means that are all off by MEAN_FAR sd have a divergence of ½ MEAN_FAR² each
     if not sure and found.divergence > 0.5 * MEAN_FAR**2:
         return Verdict("wrong", f"{_weights(found)}; KL(q‖p) is above {found.divergence:.2g} nat per coordinate")
