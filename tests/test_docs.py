@@ -78,13 +78,19 @@ def test_the_commands_of_the_tour_run(tmp_path, monkeypatch):
         "Given the other terms, log_radon falls with floor (by 0.64 per unit, 90 %: 0.53 to 0.75) and rises with "
         "log_uranium (by 0.79 per unit, 90 %: 0.62 to 0.95).",
         "The 85 levels of county differ (standard deviation 0.15, 90 % interval 0.073 to 0.23).",
+        "predicted better than by their common mean (+0.10 per row), with coefficients and groups together.",
         "Model: fits (checked: coverage, hyperparameters, baseline)",
+        "sd(county) 0.1494 0.04731 0.07301 0.1482 0.2292 HalfStudentT(df=3, scale=2.047)",
         "floor -0.6383 0.06664 -0.748 -0.5288 0",
     ):
         assert claim in shown
         assert claim in fitted
-    assert "-9.86 5.23 tie" in shown
-    assert "-9.86 5.23 tie" in " ".join(printed["compare", "radon"].split())
+    place = "-9.86 5.23 not told apart (1.89 standard errors)"
+    assert place in shown
+    assert place in " ".join(printed["compare", "radon"].split())
+    rows = [line for line in tour.text.splitlines() if re.match(r"(note: 1 of 3 rows|county,floor|26,|999,)", line)]
+    assert len(rows) == 5
+    assert all(line.partition(".")[0] in printed["predict", "radon"] for line in rows)
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -271,5 +271,20 @@ def test_backquotes_hold_names_that_are_none_of_python(make):
         expected = AdditiveModel(f"y ~ {simple}", **options).fit(plain)
         assert quoted.log_evidence_ == pytest.approx(expected.log_evidence_, abs=1e-9)
         np.testing.assert_allclose(quoted.predict(frame), expected.predict(plain), atol=1e-9)
-    with pytest.raises(ValueError, match="no column 'rain_cm'; it has y, rain"):
+    with pytest.raises(
+        ValueError, match=r"no column 'rain \(cm\)' \(did you mean 'rain \(mm\)'\?\); it has 'y', 'rain"
+    ):
         AdditiveModel("y ~ `rain (cm)`").fit(frame)
+
+
+def test_columns_may_be_named_like_codings(tmp_path):
+    """Products of three are coded by formulaic, which knows `treatment`, `scale` and `center` too."""
+    pytest.importorskip("formulaic")
+    rng = np.random.default_rng(0)
+    frame = {"y": rng.normal(size=40), "treatment": np.resize(["a", "b"], 40), "scale": rng.normal(size=40)}
+    frame["center"] = np.resize(["n", "s", "w"], 40)
+    formula = "y ~ treatment * scale * center + C(center, contr.sum)"
+    model = AdditiveModel(formula, hyperparameters="fixed").fit(frame)
+    assert "treatment[T.b]:scale:center[T.w]" in model.effects().names
+    model.save(tmp_path / "model")
+    np.testing.assert_allclose(AdditiveModel.load(tmp_path / "model").predict(frame), model.predict(frame))

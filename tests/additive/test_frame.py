@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from latlin.additive import AdditiveModel
 from latlin.additive.frame import codes_of, levels_of
 
 
@@ -29,3 +30,13 @@ def test_levels_are_sorted_and_codes_find_them(values):
     codes = codes_of(values, known, "column 'g'")
     np.testing.assert_array_equal(codes >= 0, np.isin(values, known))
     np.testing.assert_array_equal(known[codes[codes >= 0]], values[codes >= 0])
+
+
+@pytest.mark.parametrize("kind", [dict, "pandas"])
+def test_all_names_that_a_table_does_not_have_are_said_at_once(kind):
+    columns = {"month": np.arange(6.0), "outcome": np.arange(6.0), "ward": list("aabbcc")}
+    frame = columns if kind is dict else pytest.importorskip("pandas").DataFrame(columns)
+    words = r"no column 'outcme' \(did you mean 'outcome'\?\) and no column 'moth' \(did you mean 'month'\?\) and no "
+    words += r"column 'zone'; it has 'month', 'outcome', 'ward'"
+    with pytest.raises(ValueError, match=words):
+        AdditiveModel("outcme ~ moth + s(month, by=zone) + (1 | ward)").fit(frame)

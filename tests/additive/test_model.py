@@ -561,3 +561,17 @@ def test_slopes_count_with_their_group_in_shares_and_are_compared_with_slopes():
     assert found[100.0] == pytest.approx(found[1.0], rel=1e-9)
     assert len(names) == 2 * 28
     assert all(("g:x" in pair.split(" - ")[0]) == ("g:x" in pair.split(" - ")[1]) for pair in names)
+
+
+def test_labels_that_were_not_seen_are_listed_by_term():
+    frame = table() | {"site": np.resize([1, 2, 3], 36)}
+    model = AdditiveModel("y ~ x + (1 | g/site)", hyperparameters="fixed").fit(frame)
+    assert model.unseen_groups(frame) == {}
+    new = {"x": np.zeros(4), "g": np.array(["a", "A", "e", "a"]), "site": np.array([1, 2, 1, 7])}
+    found = model.unseen_groups(new)
+    assert list(found) == ["g", "g:site"]
+    assert found["g"].rows.tolist() == [False, True, True, False]
+    assert found["g"].labels == ("A", "e")
+    assert found["g"].meant == {"A": "a"}
+    assert found["g:site"].labels == ("A:2", "e:1", "a:7")
+    assert found["g:site"].meant == {"A:2": "a:2"}

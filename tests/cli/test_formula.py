@@ -1,9 +1,12 @@
 """Additive models from a table to a model, predictions, a comparison and a page."""
 
+import re
+
 import numpy as np
 import pytest
 
 import latlin
+from latlin.additive import AdditiveModel
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("typer")
@@ -48,9 +51,40 @@ def test_predictions_have_intervals_for_clinics_not_seen(folder):
     result = run("predict", folder / "model.latlin", folder / "new.csv", "--out", folder / "out.csv", "--keep")
     assert result.exit_code == 0, result.output
     found = pandas.read_csv(folder / "out.csv")
-    assert list(found) == ["x", "clinic", "prediction", "low", "high"]
+    assert list(found) == ["x", "clinic", "prediction", "sd", "low", "high"]
     width = found["high"] - found["low"]
     assert width[1] > 1.5 * width[0]
+    # of 90 %, and nearly normal
+    np.testing.assert_allclose(width, 2 * 1.645 * found["sd"], rtol=0.03)
+    assert "1 of 2 rows: 'new' of clinic was not seen in the fit" in result.stderr
+
+
+def test_labels_that_were_not_seen_are_noted_and_known_ones_are_not(folder):
+    known = pandas.DataFrame({"x": [0.0, 1.0, 2.0], "clinic": ["c1", "c2", "c2"]})
+    known.to_csv(folder / "known.csv", index=False)
+    known.assign(clinic=["C1 ", "b", "c2"]).to_csv(folder / "unknown.csv", index=False)
+    silent = run("predict", folder / "model.latlin", folder / "known.csv")
+    assert "not seen" not in silent.stderr
+    noted = run("predict", folder / "model.latlin", folder / "unknown.csv")
+    assert noted.exit_code == 0
+    assert "2 of 3 rows: 'C1 ', 'b' of clinic were not seen in the fit; they are predicted with the variance of " in (
+        noted.stderr
+    )
+    assert "('C1 ' may be 'c1')" in noted.stderr
+    assert "not seen" not in noted.stdout
+
+
+def test_the_help_lists_the_families_of_formulas():
+    from latlin.additive.family import FAMILIES
+    from latlin.cli.formula import FAMILIES as OF_FORMULAS
+    from latlin.cli.options import FamilyName
+    from latlin.datasets.target import FAMILIES as ALL_FAMILIES
+
+    (option,) = FamilyName.__metadata__
+    listed = set(re.split(r"[ ,;.]+", option.help))
+    assert {name for name in FAMILIES if not name.startswith(("zero-", "hurdle-"))} <= listed
+    without = re.search("but not (.*)", option.help)[1]
+    assert set(re.findall(r"[\w-]{4,}", without)) == {*ALL_FAMILIES} - {*FAMILIES, *OF_FORMULAS, "logistic"}
 
 
 def test_formulas_are_compared_in_pairs(folder):
@@ -67,6 +101,25 @@ def test_formulas_that_predict_alike_are_a_tie(folder):
     result = run("compare", folder / "data.csv", "--formula", "y ~ x", "--formula", "y ~ 1 + x")
     assert result.exit_code == 0, result.output
     assert " tie " in result.output
+    assert "rows of groups that were seen" not in result.output
+
+
+def test_formulas_within_two_standard_errors_are_not_told_apart(folder):
+    """A column that helps a little: the difference is neither nothing nor clear."""
+    frame = pandas.read_csv(folder / "data.csv")
+    left = frame["y"] - AdditiveModel("y ~ x + (1 | clinic)").fit(frame).predict(frame)
+    frame["weak"] = 0.6 * left + 0.5 * np.random.default_rng(3).normal(size=len(frame))
+    frame.to_csv(folder / "weak.csv", index=False)
+    formulas = ("y ~ x + weak + (1 | clinic)", "y ~ x + (1 | clinic)")
+    best, other = (AdditiveModel(formula).fit(frame).loo() for formula in formulas)
+    difference, error = other.compare(best)
+    assert 1.0 < -difference / error < 2.0
+    words = ("--formula", formulas[0], "--formula", formulas[1], "--out", folder / "near.csv")
+    result = run("compare", folder / "weak.csv", *words)
+    place = pandas.read_csv(folder / "near.csv")["against the best"][1]
+    assert place == f"not told apart ({-difference / error:.2f} standard errors)"
+    assert place in result.output
+    assert "it does not say that a term has no effect: look at its interval" in result.output
 
 
 @pytest.mark.parametrize(
@@ -280,3 +333,65 @@ def test_rows_with_gaps_are_not_predicted_unless_left_out(folder):
     assert "1 in 'x'" in refused.stderr
     found = run("predict", folder / "model.latlin", folder / "holes.csv", "--missing", "drop")
     assert len(found.stdout.strip().splitlines()) == 2
+
+
+def test_wrong_names_are_said_together_with_what_was_meant_and_with_gaps(folder):
+    frame = pandas.read_csv(folder / "data.csv").rename(columns={"x": "weight"})
+    frame.loc[:2, "weight"] = np.nan
+    frame.to_csv(folder / "named.csv", index=False)
+    wrong = ("--formula", "yy ~ weigth + weight + (1 | clinik)")
+    said = run("fit", folder / "named.csv", *wrong).stderr
+    for name, meant in (("weigth", "weight"), ("clinik", "clinic")):
+        assert f"no column {name!r} (did you mean {meant!r}?)" in said
+    assert "no column 'yy'" in said
+    assert "it has 'y', 'visits', 'weight', 'clinic'" in said
+    assert "3 in 'weight'" in said
+    dropped = run("fit", folder / "named.csv", "--formula", "y ~ weigth + (1 | clinic)", "--missing", "drop").stderr
+    assert "no column 'weigth' (did you mean 'weight'?); it has 'y', 'visits', 'weight', 'clinic'" in dropped
+    both = run("compare", folder / "named.csv", *wrong, "--formula", "y ~ visit").stderr
+    assert "no column 'visit' (did you mean 'visits'?)" in both
+    assert "no column 'clinik' (did you mean 'clinic'?)" in both
+    option = run("fit", folder / "named.csv", "--formula", "visits ~ `home town`", "--exposure", "no days").stderr
+    assert "no column 'home town' and no column 'no days'; it has" in option
+
+
+def test_rows_to_predict_need_the_columns_of_the_formula_under_their_names(folder):
+    pandas.DataFrame({"clinik": ["c1"], "w": [1.0]}).to_csv(folder / "misnamed.csv", index=False)
+    said = run("predict", folder / "model.latlin", folder / "misnamed.csv").stderr
+    assert "no column 'x' and no column 'clinic' (did you mean 'clinik'?); it has 'clinik', 'w'" in said
+
+
+def test_a_column_that_costs_many_rows_is_named(folder):
+    frame = pandas.read_csv(folder / "data.csv")
+    frame["remark"] = np.resize(["late", None, None], len(frame))
+    frame.loc[[0, 1], "x"] = np.nan
+    frame.to_csv(folder / "remarks.csv", index=False)
+    words = ("fit", folder / "remarks.csv", "--missing", "drop", "--out", folder / "r.latlin", "--formula")
+    made = run(*words, "y ~ x + remark + (1 | clinic)")
+    assert "61 of 90 rows were left out; 60 of these have no 'remark': a formula without it uses 59 rows more" in (
+        made.output
+    )
+    assert "of these have no" not in run(*words, "y ~ x + (1 | clinic)").output
+
+
+def test_what_fills_gaps_is_said_as_it_is(folder):
+    """Marks of gaps are no choice; models of gaps are, and outcomes are never filled."""
+    frame = pandas.read_csv(folder / "data.csv")
+    frame.loc[:4, "y"], frame.loc[10:15, "x"] = np.nan, np.nan
+    frame.to_csv(folder / "gappy.csv", index=False)
+    words = ("fit", folder / "gappy.csv", "--formula", "y ~ x + (1 | clinic)", "--out", folder / "gappy.latlin")
+    assert "fill the cells of columns that explain (rows without an outcome are left out)" in run(*words).stderr
+    assert "use drop, mean or model" in run(*words, "--missing", "indicator").stderr
+    made = run(*words, "--missing", "model")
+    assert made.exit_code == 0, made.stderr
+    assert "5 of 90 rows were left out" in made.output
+
+
+def test_dates_of_a_curve_are_explained(folder):
+    frame = pandas.read_csv(folder / "data.csv")
+    frame["came"] = (pandas.Timestamp("2023-01-02") + pandas.to_timedelta(np.arange(len(frame)), "D")).astype(str)
+    frame.to_csv(folder / "came.csv", index=False)
+    said = run("fit", folder / "came.csv", "--formula", "y ~ s(came) + (1 | clinic)").stderr
+    assert "'came' must hold numbers" in said
+    assert "for dates, add a column of days since the first date" in said
+    assert "for dates" not in run("fit", folder / "came.csv", "--formula", "y ~ s(clinic)").stderr

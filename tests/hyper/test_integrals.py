@@ -430,3 +430,14 @@ def test_the_curvature_of_a_search_serves_where_gradients_confirm_it(share):
     axes = axes_at(objective, replace(optimum, curvature=-share * hessian), sloped=True)
     np.testing.assert_allclose(np.linalg.inv(axes.basis @ axes.basis.T), -hessian, rtol=1e-6)
     assert density.calls == (4 if share == 1.0 else 4 + 4 + 4)
+
+
+def test_ends_of_searches_are_printed_where_one_is_reached():
+    for end, shown in ((2.0, True), (1e9, False)):
+        space = Space([Hyperparameter("x", 1.0, HalfNormal(1.0), bounds=(0.01, end))])
+        table = integrate(space, lambda v, *_: Evaluation(v["x"], {"x": 1.0}, None)).table
+        assert bool(table.at_bound) is shown
+        assert ("at_bound" in repr(table)) is shown
+        assert ("at_bound" in table._repr_html_()) is shown
+        assert ("upper" in repr(table)) is shown
+        assert table.to_frame()["at_bound"].tolist() == ["upper" if shown else ""]

@@ -1,10 +1,11 @@
 """What is said of hierarchical and additive models: clear effects, groups, predictions, verdicts."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
+from scipy.stats import chi2, norm
 
 from latlin import potentials
 from latlin.additive import AdditiveModel
@@ -12,6 +13,7 @@ from latlin.diagnostics.model_checks import ModelChecks
 from latlin.report import additive, write_report
 from latlin.report.additive import AdditiveFacts, describe_additive
 from latlin.report.additive_page import render_additive
+from latlin.report.markup import number
 
 pandas = pytest.importorskip("pandas")
 N = 160
@@ -42,7 +44,7 @@ def test_clear_effects_groups_and_verdicts_are_said(plain):
     assert "is lower for flag yes than for no" in said
     assert "differs between the levels of kind (joint p = " in said
     assert "The 8 levels of g differ (standard deviation " in said
-    assert "predicted better than by a model without these terms" in said
+    assert "predicted better than by their common mean (+" in said
     assert "Model: fits (checked: coverage, hyperparameters, baseline)" in said
     assert "Approximation: accurate" in said
 
@@ -102,15 +104,137 @@ def test_no_effect_is_said_to_be_none():
     assert facts.sentences[0] == "No clear effect: noise."
     assert "not predicted clearly better than" in facts.sentences[-1]
     assert [check.name for check in facts.checks.cautions] == ["baseline"]
-    assert "Be careful. The features do not clearly predict better" in " ".join(facts.conclusion())
+    assert "Be careful. The coefficients do not clearly predict better than the common mean of all rows" in " ".join(
+        facts.conclusion()
+    )
 
 
-def test_an_interaction_forbids_to_read_one_effect_alone():
+def slopes_of(model, sums):
+    """Means and ends of 90 % intervals of sums of coefficients, by the covariance of all of them."""
+    part, covariance = model._parts[0], np.asarray(model.posterior_.density.covariance())
+    turn = part.report().toarray()
+    mean, C = turn @ np.asarray(model.posterior_.density.mean)[: part.size], np.zeros((part.size, part.size))
+    C = turn @ covariance[: part.size, : part.size] @ turn.T
+    found = []
+    for names in sums:
+        a = np.array([name in names for name in part.names], float)
+        found.append(a @ mean + np.array([0.0, -1.0, 1.0]) * norm.ppf(0.95) * np.sqrt(a @ C @ a))
+    return found
+
+
+def crossed(seed=3):
+    frame = table(seed)
+    frame["y"] += frame["x"] * np.where(frame["flag"] == "yes", -1.5, 0.4)
+    return frame
+
+
+def test_an_interaction_says_the_slope_of_each_level_and_their_difference():
+    frame = crossed()
+    model = AdditiveModel("y ~ x * flag + kind + (1 | g)", hyperparameters="maximise").fit(frame)
+    said = describe_additive(model, frame).sentences[0]
+    assert "y rises with x" not in said
+    yes, no, apart = slopes_of(model, [("x", "x:flag[T.yes]"), ("x",), ("x:flag[T.yes]",)])
+    assert yes[2] < 0.0 < no[1]
+    size, falling, shown = (
+        [number(float(v), 2) for v in abs(one)[[0, *order]]]
+        for one, order in ((apart, (2, 1)), (yes, (2, 1)), (no, (1, 2)))
+    )
+    words = (
+        f"With flag yes, y falls by {falling[0]} per unit of x (90 %: {falling[1]} to {falling[2]}); with no it rises "
+    )
+    words += f"by {shown[0]} ({shown[1]} to {shown[2]}); the difference is {size[0]} ({size[1]} to {size[2]})."
+    assert words in said
+
+
+def _slopes(frame):
+    """Of least squares, each level alone, from which wide priors differ by less than what is shown."""
+    return [np.polyfit(rows["x"], rows["y"], 1)[0] for rows in (frame[frame["flag"] == k] for k in ("no", "yes"))]
+
+
+@pytest.mark.parametrize("written", ["flag * x", "x * flag", "C(flag) * x"])
+def test_slopes_have_their_levels_however_the_interaction_is_written(written):
+    """Also where categories have an order in which the reference is not the first by its name."""
+    frame = crossed()
+    frame["flag"] = pandas.Categorical(frame["flag"], ["yes", "no"])
+    model = AdditiveModel(f"y ~ {written}", hyperparameters="maximise").fit(frame)
+    (said,) = additive._coefficients(model, "y", frame)
+    rising, falling = (f"by {number(abs(size), 2)}" for size in _slopes(frame))
+    assert f"With flag no, y rises {rising} per unit of x" in said
+    assert f"with yes it falls {falling} (" in said
+
+
+def test_slopes_of_three_levels_are_compared_with_that_of_the_first():
     frame = table(3)
     frame["y"] += frame["x"] * (frame["kind"] == "c")
-    said = describe_additive(AdditiveModel("y ~ x * kind + flag").fit(frame)).sentences[0]
-    assert "rises with x" not in said
-    assert "kind, x interact (clear: x:kind c)" in said
+    model = AdditiveModel("y ~ x * kind + flag", hyperparameters="maximise").fit(frame)
+    (said,) = additive._coefficients(model, "y", frame)
+    rising = r"With kind b, y rises by 0\.\d+ per unit of x \(90 %: .*\); with c by 1\.\d+ \(.*\); with a by 0"
+    assert re.search(rising, said)
+    assert re.search(
+        r"differences from a: b 0\.\d+ \(−0\.\d+ to 0\.\d+\), not clear; c 0\.\d+ \(0\.\d+ to 1\.\d\)\.", said
+    )
+
+
+def test_interactions_with_a_link_are_factors():
+    frame, rng = crossed(), np.random.default_rng(4)
+    slope = np.where(frame["flag"] == "yes", 0.6, 0.1)
+    frame["n"] = rng.poisson(np.exp(1.0 + slope * frame["x"]))
+    model = AdditiveModel("n ~ x * flag", "poisson", hyperparameters="maximise").fit(frame)
+    (said,) = additive._coefficients(model, "the expected value of n", frame)
+    row = model.effects()["x:flag[T.yes]"]
+    low, high = np.exp([row["low"], row["high"]])
+    assert f"the ratio is {np.exp(row['mean']):.2f} ({low:.2f} to {high:.2f})." in said
+    assert "With flag yes, the expected value of n is multiplied by 1." in said
+    frame["won"] = np.where(rng.random(N) < 1 / (1 + np.exp(-3.0 * slope * frame["x"])), "yes", "no")
+    model = AdditiveModel("won ~ x * flag", "bernoulli", hyperparameters="maximise").fit(frame)
+    (said,) = additive._coefficients(model, additive.response_words(model, frame), frame)
+    assert "With flag yes, the odds of won = yes are multiplied by " in said
+
+
+PAIR = "flag[T.yes]:half[T.young]"
+
+
+def test_interactions_of_two_of_a_kind_have_a_number_and_a_direction():
+    frame, rng = crossed(), np.random.default_rng(5)
+    frame["z"], frame["half"] = rng.normal(size=N), rng.choice(["old", "young"], N)
+    frame["r"] = 0.3 * rng.normal(size=N) - 0.8 * frame["x"] * frame["z"]
+    frame["s"] = 0.3 * rng.normal(size=N) + 0.9 * ((frame["half"] == "young") & (frame["flag"] == "yes"))
+    for formula, start, name, more in (
+        ("r ~ x * z", "The change of r per unit of x falls by ", "x:z", " per unit of z (90 %: "),
+        (
+            "s ~ flag * half",
+            "With flag yes and half young together, s is higher by ",
+            "flag[T.yes]:half[T.young]",
+            " than",
+        ),
+    ):
+        model = AdditiveModel(formula, hyperparameters="maximise").fit(frame)
+        size = number(abs(model.effects()[name]["mean"]), 2)
+        (said,) = additive._coefficients(model, formula[0], frame)
+        assert f"{start}{size}{more}" in said
+    (said,) = additive._coefficients(
+        AdditiveModel("eta ~ z * half", hyperparameters="maximise").fit(frame), "eta", frame
+    )
+    assert "the difference (young less old) is not clear: " in said
+
+
+def test_slopes_that_depend_on_two_columns_are_not_said_of_one():
+    frame = crossed()
+    model = AdditiveModel("y ~ x * flag + x * kind", hyperparameters="maximise").fit(frame)
+    (said,) = additive._coefficients(model, "y", frame)
+    low, high = (number(model.effects()["x:flag[T.yes]"][end], 2) for end in ("low", "high"))
+    assert f"({low} to {high})" in said
+    assert "so read them together" in said
+    assert "With flag" not in said
+
+
+def test_a_colon_in_a_level_is_no_interaction():
+    frame = crossed()
+    frame["at"] = np.where(frame["flag"] == "yes", "10:30", "11:00")
+    model = AdditiveModel("y ~ at", hyperparameters="maximise").fit(frame)
+    assert "y is higher for at 11:00 than for 10:30" in additive._coefficients(model, "y", frame)[0].replace(
+        "lower", "higher"
+    )
 
 
 @pytest.mark.filterwarnings("ignore::latlin.numerics.alerts.MisfitWarning")
@@ -152,6 +276,28 @@ def test_the_page_opens_with_the_conclusion_and_keeps_the_evidence_for_the_techn
     assert page.count('<div class="axis">') == page.count('<table class="coefficients">')
     assert "<script" not in page
     assert AdditiveFacts.from_card(facts.to_card()) == facts
+
+
+def test_what_predicts_better_than_a_common_mean_is_named(plain):
+    """The gain is that of all terms, and that of the check."""
+    frame, model, facts = plain
+    gain, _ = model.loo().compare(AdditiveModel("y ~ 1").fit(frame).loo())
+    assert f"common mean ({gain / N:+.2f} per row), with coefficients and groups together." in facts.sentences[-1]
+    (check,) = (check for check in facts.checks.checks if check.name == "baseline")
+    size = f"the coefficients and groups together predict better than the common mean of all rows ({gain / N:+.3f} ±"
+    assert check.sentence.startswith(size)
+    frame = frame.assign(won=np.where(frame["y"] > 0, "yes", "no"), t=np.linspace(0.0, 1.0, N))
+    frame["y"] += 2.0 * np.sin(6.0 * frame["t"])
+    for formula, family, words in (
+        ("won ~ x", "bernoulli", r"their common distribution \([+−]0\.\d\d per row\)\.$"),
+        (
+            "y ~ s(t) + (1 | g) + offset(x)",
+            "gaussian",
+            r"common mean and their offsets \(.*\), with groups and other terms tog",
+        ),
+    ):
+        made = AdditiveModel(formula, family, hyperparameters="maximise").fit(frame)
+        assert re.search(words, describe_additive(made, frame).sentences[-1])
 
 
 def test_a_curve_is_said_to_change_or_not():

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from latlin.additive.expression import CODINGS, check_coding, evaluate, is_function, is_name, variables
+from latlin.additive.expression import CONTRASTS, check_coding, evaluate, is_function, is_name, variables
 from latlin.additive.frame import Column, codes_of, column, is_labelled, n_rows, name_of, ordered_levels
 from latlin.additive.places import indicator, join_columns, row_products
 from latlin.numerics.arrays import check_visible
@@ -248,7 +248,7 @@ def check_pieces(formula: str) -> tuple[str, ...]:
     # the operators of formulas are operators of arithmetic too, up to these two
     arithmetic = formula.replace("^", "**").replace(":", "*").replace("%in%", "*")
     check_coding(arithmetic)
-    return tuple(name for name in variables(arithmetic) if name not in CODINGS)
+    return tuple(name for name in variables(arithmetic) if name not in CONTRASTS)
 
 
 def _expanded(pieces: tuple[str, ...]) -> tuple[str, ...]:

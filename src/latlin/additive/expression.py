@@ -28,11 +28,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "cos": np.cos,
     "I": lambda x: x,
 }
+#: codings of levels, which are named beside a column without being one
+CONTRASTS = frozenset({"contr", "Treatment", "Sum", "Helmert", "Poly", "Diff"})
 #: what formulaic codes, beyond the functions above
-CODINGS = frozenset(
-    {"C", "center", "scale", "standardize", "poly", "bs", "cr", "cc", "contr"}
-    | {"Treatment", "Sum", "Helmert", "Poly", "Diff", "treatment", "sum", "helmert"}
-)
+CODINGS = CONTRASTS | {"C", "center", "scale", "standardize", "poly", "bs", "cr", "cc", "treatment", "sum", "helmert"}
 OPERATIONS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: np.add,
     ast.Sub: np.subtract,

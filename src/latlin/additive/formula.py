@@ -15,9 +15,10 @@ from typing import Any
 
 from latlin.additive.ar1 import AR1
 from latlin.additive.besag import BYM2, Besag
+from latlin.additive.coding import check_pieces
 from latlin.additive.expression import CODINGS, FUNCTIONS
 from latlin.additive.fixed import Fixed
-from latlin.additive.frame import formula_name
+from latlin.additive.frame import column, formula_name, has_column, names_of_columns
 from latlin.additive.group import Group
 from latlin.additive.lattice import Lattice
 from latlin.additive.random_walk import RandomWalk
@@ -25,6 +26,10 @@ from latlin.additive.seasonal import Seasonal
 from latlin.additive.smooth import Smooth
 from latlin.additive.spline import Spline
 from latlin.additive.term import Term
+from latlin.datasets.gaps import fill_formula
+from latlin.datasets.problems import absent_words, refuse_all
+from latlin.datasets.table import need_pandas
+from latlin.distributed.opening import is_large_frame
 from latlin.numerics.stored import storable
 
 
@@ -73,6 +78,33 @@ class Formula:
     response: ResponseSide
     terms: tuple[Term, ...]
     offsets: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The columns that the response reads, and those that explain it.
+
+        >>> read_formula("log(y) ~ x * sex + (1 + t | a/b) + s(z, by=sex) + offset(log(days))").columns
+        (('y',), ('x', 'sex', 'a', 't', 'b', 'z', 'days'))
+        """
+        sides = [side for side in vars(self.response).values() if side is not None]
+        explaining = [source for term in self.terms for source in term.sources]
+        return _columns_of(sides), _columns_of([*explaining, *self.offsets])
+
+
+def _columns_of(sources: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for source in sources for name in check_pieces(source)))
+
+
+def absent_columns(text: str, frame: Any, explaining: bool = False) -> list[str]:
+    """The columns that a formula reads and a table does not have, as they are written; those that explain, if wished.
+
+    >>> absent_columns("y ~ `rain (mm)` + moth + age", {"y": [1.0], "age": [2.0]})
+    ['rain (mm)', 'moth']
+    """
+    quoted = {formula_name(name): name for name in QUOTED.findall(text)}
+    of_response, others = read_formula(text).columns
+    names = others if explaining else (*of_response, *others)
+    return [quoted.get(name, name) for name in dict.fromkeys(names) if not has_column(frame, name)]
 
 
 def _surface(column: str, other: str, **options: Any) -> Spline:
@@ -369,3 +401,19 @@ def collect_terms(terms: Sequence[Term] | None, response: str | None, offset: st
     pieces = [piece for term in fixed for piece in term.pieces]
     read = _with_coefficients(f"terms={terms!r:.80}", pieces, all(term.intercept for term in fixed), others)
     return Formula(read_response(response), read, (offset,) if offset else ())
+
+
+def without_gaps(frame: Any, formula: str | None, response: str | None, missing: str) -> Any:
+    """The columns of a formula, or all where there is none, which must be there, missing cells dropped or filled."""
+    if is_large_frame(frame):
+        raise ValueError(f"missing={missing!r} is for a table in memory: drop or fill the rows in their blocks")
+    absent = absent_columns(formula, frame) if formula else []
+    said = [absent_words(absent, names_of_columns(frame))] if absent else []
+    if missing == "error" and not hasattr(frame, "iloc"):
+        refuse_all(said)
+        return frame
+    table = frame
+    if not hasattr(frame, "iloc"):
+        table = need_pandas().DataFrame({name: column(frame, name) for name in names_of_columns(frame)})
+    names = formula or f"{response} ~ {' + '.join(map(str, table.columns))}"
+    return fill_formula(table, names, missing, said)[0]

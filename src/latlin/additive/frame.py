@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latlin.datasets.problems import absent_words
 from latlin.numerics.arrays import Array, check_measurable, check_visible
 from latlin.numerics.options import Table
 
 #: a column of labels or numbers, of any kind
 Column = NDArray[Any]
+#: how texts of dates begin
+DATE = re.compile(r"\s*\d+[-/.]\d+[-/.]\d+")
 
 
 def formula_name(name: str) -> str:
@@ -44,7 +47,7 @@ def column(frame: Table, name: str) -> NDArray[Any]:
             return column(frame, meant)
         if name in names_of_columns(frame):
             raise
-        raise ValueError(f"the table has no column {name!r}; it has {_listed(frame)}") from error
+        raise ValueError(absent_words([name], names_of_columns(frame))) from error
     if isinstance(values, np.ma.MaskedArray):
         check_visible(f"column {name!r}", values)
     try:
@@ -102,7 +105,9 @@ def check_numbers(values: Any, name: str) -> Array:
     try:
         found = array.astype(float)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name} must hold numbers, got {array[:3].tolist()} …") from error
+        dated = all(DATE.match(str(value)) for value in array[:100].tolist())
+        hint = "; for dates, add a column of days since the first date to the table, and name it instead" * dated
+        raise ValueError(f"{name} must hold numbers, got {array[:3].tolist()} …{hint}") from error
     bad = ~np.isfinite(found)
     if np.any(bad):
         raise ValueError(
@@ -244,8 +249,3 @@ def names_of_columns(frame: Table) -> list[str]:
     if held is None:
         raise ValueError(f"the table must have named columns (a data frame or a dict), got {type(frame).__name__}")
     return [str(name) for name in held]
-
-
-def _listed(frame: Table) -> str:
-    names = names_of_columns(frame)
-    return ", ".join(names[:12]) + (", …" if len(names) > 12 else "") if names else "none"

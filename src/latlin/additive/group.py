@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,6 +134,27 @@ class Group(Term):
         )
 
 
+class UnseenLabels(NamedTuple):
+    """Labels of a group that were not seen in training.
+
+    Attributes
+    ----------
+    rows : array of bool, of shape (n,)
+        Rows that have such a label.
+    labels : tuple
+    meant : dict
+        Seen labels by the unseen ones that differ from them in capitals and blanks only.
+    """
+
+    rows: NDArray[np.bool_]
+    labels: tuple[Any, ...]
+    meant: dict[Any, Any]
+
+
+def _alike(label: Any) -> str:
+    return "".join(str(label).split()).casefold()
+
+
 @storable
 @dataclass(frozen=True)
 class GroupPart(Part):
@@ -188,6 +209,14 @@ class GroupPart(Part):
             return PredictorRows(design)
         refuse_other_kinds(labels[codes < 0], self.levels, self.label)
         return PredictorRows(design, self._fresh(labels, Z, codes < 0, values))
+
+    def unseen(self, frame: Any) -> UnseenLabels:
+        """Rows with labels that the training rows did not have."""
+        labels = join_labels(frame, self.columns)
+        fresh = codes_of(labels, self.levels, f"column {self.label!r}") < 0
+        known = {_alike(label): label for label in self.levels.tolist()}
+        new = tuple(dict.fromkeys(labels[fresh].tolist()))
+        return UnseenLabels(fresh, new, {label: known[_alike(label)] for label in new if _alike(label) in known})
 
     def apart(self, frame: Any, values: Values) -> PredictorRows:
         labels, Z = join_labels(frame, self.columns), self.coding.columns(frame)

@@ -16,12 +16,12 @@ from latlin.additive.blocks import block_problem
 from latlin.additive.effects import Effects, check_coverage, curve_rows, differences_of, effects_of, marginal_rows
 from latlin.additive.family import ObservedResponse, family_of, observe, observe_without_response
 from latlin.additive.fixed import FixedPart
-from latlin.additive.formula import Formula, collect_terms, read_formula
+from latlin.additive.formula import Formula, collect_terms, read_formula, without_gaps
 from latlin.additive.frame import check_n_rows, replace_column
 from latlin.additive.group import GroupPart
 from latlin.additive.loo import LeaveOneOut, leave_out
-from latlin.additive.predict import PosteriorDraws
-from latlin.additive.problem import AdditiveProblem, make_problem, merge_copies, offset_of, resolve_gaps, spans_of
+from latlin.additive.predict import PosteriorDraws, SeenGroups
+from latlin.additive.problem import AdditiveProblem, make_problem, merge_copies, offset_of, spans_of
 from latlin.additive.term import Part, Term
 from latlin.distributed.opening import is_large_frame
 from latlin.inference.engine import Engine
@@ -37,7 +37,7 @@ from latlin.potentials.predictive import residuals_of
 DRAWS = 4000
 
 
-class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
+class AdditiveModel(PosteriorDraws, SeenGroups, Archived, Reported, BaseEstimator):
     """A response explained by a sum of terms: coefficients, groups, smooth functions, seasons, maps.
 
     Parameters
@@ -165,9 +165,9 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
 
         if y is not None:
             frame = replace_column(frame, read.response.y, y)
-        if missing != "error" or (self.formula and hasattr(frame, "iloc") and not is_large_frame(frame)):
+        if missing != "error" or (self.formula and not is_large_frame(frame)):
             # also where nothing is dropped or filled: one message names all missing and odd cells
-            frame = resolve_gaps(frame, self.formula, self.response, missing)
+            frame = without_gaps(frame, self.formula, self.response, missing)
         if is_large_frame(frame):
             problem, frame = block_problem(read, frame, problem_of, checkpoint), None
         else:
@@ -329,7 +329,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         return effects.variance_components(*held, self.hyperparameters_)
 
     def intraclass_correlation(self, group: str | None = None) -> float:
-        """The share of a group in the variance of all groups and noise: how alike two rows of one group are."""
+        """The share of a group in the variance of groups and noise; with slopes, its average over the training rows."""
         check_is_fitted(self, "posterior_")
         groups = [part.label for part in self._parts if isinstance(part, GroupPart)]
         if not groups or (group is not None and group not in groups):
@@ -356,7 +356,7 @@ class AdditiveModel(PosteriorDraws, Archived, Reported, BaseEstimator):
         Parameters
         ----------
         frame : table
-            Groups that were not seen in training have the variance of groups; walks go on beyond their ends.
+            Groups that were not seen (`unseen_groups` lists them) have the variance of groups; walks go on beyond ends.
         marginal : bool, str or list of str, optional
             Groups to average over, as if every row were of a new one; True for all groups.
         return_std : bool

@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 from sklearn.utils.validation import check_is_fitted
 
 from latlin.additive.family import ObservedResponse, ResponseFamily
-from latlin.additive.group import GroupPart
+from latlin.additive.group import GroupPart, UnseenLabels
 from latlin.additive.problem import rows_of, spans_of
 from latlin.additive.term import Part
 from latlin.densities.density import Mixture
@@ -98,6 +98,24 @@ class PosteriorDraws:
             x = np.asarray(problem.design @ w[rows].T).T + problem.offset
             found[rows] = self._family.potential(once, self._components[k].values).log_density(x)
         return found if problem.copies is None else found[:, problem.copies]
+
+
+class SeenGroups:
+    """What a fitted `AdditiveModel` has seen of the groups of new rows."""
+
+    if TYPE_CHECKING:
+        _parts: tuple[Any, ...]
+
+    def unseen_groups(self, frame: Any) -> dict[str, UnseenLabels]:
+        """Labels of groups that no training row had, by the name of the term; terms whose labels are all known do
+        not occur.
+
+        Predictions of such rows have the variance of new groups, without a warning. Each entry has `rows` (which rows
+        they are), `labels`, and `meant`: seen labels that differ in capitals and blanks only.
+        """
+        check_is_fitted(self, "posterior_")
+        found = {part.label: part.unseen(frame) for part in self._parts if isinstance(part, GroupPart)}
+        return {label: one for label, one in found.items() if one.labels}
 
 
 def _name(label: str) -> str:

@@ -16,14 +16,11 @@ from latlin.additive.expression import evaluate
 from latlin.additive.family import LearntParameter, ObservedResponse, ResponseFamily, observe
 from latlin.additive.fixed import Fixed
 from latlin.additive.formula import Formula
-from latlin.additive.frame import check_n_rows, column, names_of_columns
+from latlin.additive.frame import check_n_rows
 from latlin.additive.places import join_columns
 from latlin.additive.term import Part, PredictorRows, Slope, Surroundings, Values
-from latlin.datasets.gaps import fill_formula
-from latlin.datasets.table import need_pandas
 from latlin.densities.sparse_precision import ProbedPrecisionCovariance, SparsePrecisionCovariance
 from latlin.diagnostics.model_checks import Check
-from latlin.distributed.opening import is_large_frame
 from latlin.hyper.space import Evaluation, Hyperparameter
 from latlin.inference.diagnosis.dispersion import dispersion_about
 from latlin.inference.engine import Engine
@@ -434,13 +431,3 @@ def refuse_unknown_priors(given: Mapping[str, Any], problem: AdditiveProblem) ->
     unknown = [name for name in given if name not in names and name != "sd"]
     if unknown:
         raise ValueError(f"priors has {unknown[0]!r}, which is none of {', '.join(sorted(names))}")
-
-
-def resolve_gaps(frame: Any, formula: str | None, response: str | None, missing: str) -> Any:
-    """The columns of a formula, or all where there is none, with missing cells dropped or filled."""
-    if is_large_frame(frame):
-        raise ValueError(f"missing={missing!r} is for a table in memory: drop or fill the rows in their blocks")
-    table = frame
-    if not hasattr(frame, "iloc"):
-        table = need_pandas().DataFrame({name: column(frame, name) for name in names_of_columns(frame)})
-    return fill_formula(table, formula or f"{response} ~ {' + '.join(map(str, table.columns))}", missing)[0]

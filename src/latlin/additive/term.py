@@ -102,6 +102,12 @@ class Term(ABC):
     def label(self) -> str:
         """How formulas and tables call it."""
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The columns, and expressions of columns, that it reads."""
+        given = [getattr(self, name, None) for name in ("pieces", "columns", "row", "column", "x", "y", "slopes", "by")]
+        return tuple(one for each in given for one in (each if isinstance(each, tuple) else (each,)) if one is not None)
+
     @abstractmethod
     def prepare(self, frame: Any, around: Surroundings) -> Part:
         """The block of coefficients on the rows of a training table."""

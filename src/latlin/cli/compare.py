@@ -15,7 +15,7 @@ from latlin.cli.file_rows import describe_rows, learn_files, measure_spreads
 from latlin.cli.models import JOINT, Fitting, check_engine, families_to_compare, make_estimator
 from latlin.cli.prepare import Choices, Prepared, prepare
 from latlin.cli.screen import format_number, mask_controls, show_steps, table
-from latlin.datasets.columns import join_names
+from latlin.datasets.problems import refuse_unknown
 from latlin.datasets.table import Frame, need_pandas
 from latlin.datasets.target import EXPOSED, KINDS, LABELLED, Guess, Target, kind_of
 from latlin.diagnostics.model_checks import Check, ModelChecks
@@ -24,6 +24,7 @@ from latlin.numerics.arrays import Array
 from latlin.report.assess import Split, grouped_splits, held_out_densities, held_out_score, ordered_splits, usual_splits
 from latlin.report.facts import scales_of
 from latlin.report.tasks import task_of
+from latlin.report.words import APART, place_words
 
 HEADINGS = (
     "family",
@@ -40,8 +41,6 @@ HEADINGS = (
 )
 #: checks of features that say too much about the target: all candidates look good then
 TELLING = ("leakage", "separation")
-#: standard errors of a paired difference below which two candidates are a tie
-TIE = 2.0
 #: a difference per row that is shown as 0.0000
 UNSEEN = 5e-5
 #: engines unless given, for rows in memory and for rows in blocks
@@ -165,8 +164,7 @@ def _split_table(
     if how.group and how.time:
         raise ValueError("group and time exclude each other: name one of them")
     by = how.group or how.time
-    if by and by not in frame.columns:
-        raise ValueError(f"the table has no column {by!r}; it has {join_names(frame.columns)}")
+    refuse_unknown(frame.columns, (by,) if by else ())
     if by == choices.target:
         raise ValueError(f"the target {by!r} cannot be the column by which rows are held out")
     rows = prepare(frame, choices._replace(drop=(*choices.drop, by)) if by else choices, ask)
@@ -221,9 +219,10 @@ def tell_comparison(found: RankedCandidates, folds: int, console: Console) -> No
     )
     console.print(f"{found.n_rows} rows; {held_out if folds else 'no rows held out; best evidence first'}\n")
     console.print(table(HEADINGS, map(format_row, found.rows)))
-    tied = [f"{row['family']} by {row['engine']}" for row in found.rows if row["against the best"] == "tie"]
-    if tied:
-        console.print(f"\nA tie with the best, within {TIE:g} standard errors: {', '.join(tied)}.")
+    near = [row for row in found.rows if row["against the best"] not in (None, "best", "worse")]
+    if near:
+        names = ", ".join(f"{row['family']} by {row['engine']}" for row in near)
+        console.print(f"\nNot told apart from the best, within {APART:g} standard errors: {names}.")
     for words in found.cautions:
         console.print(f"\nBe careful. {mask_controls(words)}")
 
@@ -288,7 +287,7 @@ def _scores(density: Array) -> dict[str, Any]:
 
 
 def compare_to_best(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Differences to the best row by row, so that what makes rows hard to predict cancels; ties are called ties."""
+    """Differences to the best row by row, so that what makes rows hard to predict cancels, and what they say."""
     densities = [row.pop("rows", None) for row in rows]
     best = densities[0] if densities else None
     for row, density in zip(rows, densities, strict=True):
@@ -296,7 +295,7 @@ def compare_to_best(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             continue
         gap = (density - best)[np.isfinite(density - best)]
         mean, error = float(gap.mean()), float(gap.std(ddof=1) / np.sqrt(len(gap)))
-        said = "best" if density is best else "tie" if abs(mean) <= TIE * error + UNSEEN else "worse"
+        said = "best" if density is best else place_words(mean, error, UNSEEN)
         row |= {"difference": mean, "its ±": error, "against the best": said}
     return rows
 

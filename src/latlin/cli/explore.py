@@ -142,8 +142,8 @@ def _read_with_numbers(
     names: tuple[str, ...], quiet: bool, data: Path, sep: str | None, decimal: str, missing_values: str
 ) -> Any:
     """A table from a file; columns of numbers that were written for people, such as $1,200, as numbers."""
-    from latlin.cli.prepare import refuse_unknown
     from latlin.datasets.columns import read_numbers
+    from latlin.datasets.problems import refuse_unknown
 
     frame = load_table(quiet, data, sep, decimal, missing_values)
     refuse_unknown(frame.columns, names)
@@ -165,8 +165,9 @@ class _InUnits:
 
 def number_columns(frame: Any, drop: tuple[str, ...]) -> tuple[list[str], Any, list[str]]:
     """Columns of numbers that vary, their values with NaN in gaps, and what was left out."""
-    from latlin.cli.prepare import describe_counting, refuse_unknown
+    from latlin.cli.prepare import describe_counting
     from latlin.datasets.columns import column_of_numbers, join_names, looks_written
+    from latlin.datasets.problems import refuse_unknown
 
     refuse_unknown(frame.columns, drop)
     columns, texts = {}, []
@@ -190,9 +191,9 @@ def number_columns(frame: Any, drop: tuple[str, ...]) -> tuple[list[str], Any, l
 
 def _columns_for_factors(frame: Any, drop: tuple[str, ...], categorical: tuple[str, ...]) -> tuple[Any, list[str]]:
     """The columns that factors can explain; names and the like are left out with a note."""
-    from latlin.cli.prepare import refuse_unknown
     from latlin.datasets.columns import join_names
     from latlin.datasets.encoding import learn_column
+    from latlin.datasets.problems import refuse_unknown
 
     refuse_unknown(frame.columns, (*drop, *categorical))
     kept: list[str] = []
@@ -250,9 +251,9 @@ def _counted(count: int) -> str:
 
 def _pairs(frame: Any, target: str, along: str) -> tuple[Any, Any, Any]:
     """Numbers of two columns, dates as years, of the rows that have both."""
-    from latlin.cli.prepare import refuse_unknown
     from latlin.datasets.columns import column_of_numbers, looks_written
     from latlin.datasets.dates import YEAR, days_of, looks_dated
+    from latlin.datasets.problems import refuse_unknown
 
     refuse_unknown(frame.columns, (target, along))
     if target == along:

@@ -14,6 +14,7 @@ from latlin.datasets.encoding import (
     check_missing,
     describe_gaps,
 )
+from latlin.datasets.problems import refuse_unknown
 from latlin.datasets.summary import ColumnSummary, merge, summarise
 from latlin.datasets.table import Frame, need_pandas
 from latlin.datasets.target import (
@@ -81,9 +82,7 @@ def describe_rows(rows: FileBlockRows, count: int) -> list[str]:
 
 def summarise_columns(frame: Any, choices: Choices) -> dict[str, ColumnSummary]:
     """One summary a column, in one pass over the files."""
-    for name in (choices.target, *choices.drop, *choices.categorical):
-        if name not in frame.columns:
-            raise ValueError(f"the table has no column {name!r}; it has {join_names(frame.columns)}")
+    refuse_unknown(frame.columns, (choices.target, *choices.drop, *choices.categorical))
     kept = frame[[name for name in frame.columns if name not in choices.drop]]
     return {
         summary.name: summary for summary in combine_pairwise(map_parts(kept, summarise, choices.categorical), merge)

@@ -14,23 +14,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.console import Console
 
-from latlin.additive import AdditiveModel
-from latlin.additive.formula import read_formula
+from latlin.additive import AdditiveModel, Group
+from latlin.additive.formula import absent_columns, read_formula
+from latlin.additive.group import UnseenLabels
 from latlin.cli.models import USUAL_DRAWS, check_interval
 from latlin.cli.options import PredictionOptions
-from latlin.cli.prepare import refuse_unknown
 from latlin.cli.screen import format_number, mask_controls, mask_lines, show_steps
 from latlin.cli.screen import table as screen_table
 from latlin.datasets.columns import join_names, level_counts, read_numbers, sort_levels, write_cell
 from latlin.datasets.gaps import fill_formula, named_columns
-from latlin.datasets.problems import refuse_all, try_collecting
+from latlin.datasets.problems import absent_words, refuse_all, refuse_unknown, try_collecting
 from latlin.datasets.table import Frame, need_pandas, read_table
 from latlin.datasets.target import EXPOSED, guess_family
-from latlin.numerics.alerts import MisfitWarning
+from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.archive import load_with_card, save_with_card
 from latlin.potentials.checks import RefusedSites
 from latlin.report.additive import AdditiveFacts, describe_additive
 from latlin.report.additive_page import render_additive
+from latlin.report.words import place_words
 
 # --- From a table and options to the rows, the formulas and the family of an additive model.
 
@@ -56,6 +57,13 @@ INSTEAD = {
 }
 
 
+#: below a comparison of formulas with groups
+OF_SEEN_GROUPS = (
+    "This compares predictions for rows of groups that were seen; it does not say that a term has no effect: look at "
+    "its interval."
+)
+#: labels that a note names
+NAMED = 4
 #: options that are always there, and what they are when nobody gave them
 USUAL = {"coding": "treatment", "prior_scale": "auto"}
 
@@ -93,16 +101,18 @@ def refuse_beside_formula(given: Mapping[str, Any]) -> None:
 
 def prepare_formulas(table: Frame, formulas: list[str], stated: TableOptions) -> PreparedFormulas:
     """Everything that prevents a fit is said in one message."""
-    refuse_unknown(table.columns, tuple(filter(None, (stated.exposure, stated.trials, stated.event))))
     problems: list[str] = []
     table = try_collecting(problems, lambda: read_columns(table, stated), table)
     written = [add_row_columns(formula, stated) for formula in formulas]
     columns = table.columns
     table, written = rename_columns(table, written)
+    missed = [name for one in written for name in try_collecting(problems, partial(absent_columns, one, table), [])]
     families, why = try_collecting(problems, lambda: _families(table, written[0], stated), ((), []))
     # one table for all formulas, so that their rows are the same
     names = written[0] + "".join(f" + {formula.partition('~')[2]}" for formula in written[1:])
     frame, notes = try_collecting(problems, lambda: fill_formula(table, names, stated.missing), (table, []))
+    if missed:
+        problems.insert(0, absent_words([*dict.fromkeys(missed)], columns))
     refuse_all(_as_written(words, columns, table.columns) for words in problems)
     return PreparedFormulas(frame, written, families, [*why, *notes])
 
@@ -195,7 +205,9 @@ def _guess(table: Frame, formula: str, is_exposed: bool) -> tuple[tuple[str, ...
         return OF_TIMES, []
     if not response.y.isidentifier() or response.se is not None:
         return ("gaussian",), []
-    refuse_unknown(table.columns, (response.y,))
+    if response.y not in table.columns:
+        # which is said together with the other names
+        return OF_COUNTS if is_exposed else ("gaussian",), []
     guess = guess_family(table[response.y])
     if guess.family == "poisson" or (is_exposed and "poisson" in guess.choices):
         return OF_COUNTS, []
@@ -300,8 +312,10 @@ def compare_formulas(
     console.print(screen_table(list(rows[0]), shown))
     console.print(
         "Differences of leave-one-out log densities from the best, in pairs of rows, with their standard error; "
-        "within two standard errors it is a tie."
+        "within one standard error it is a tie, within two the formulas are not told apart."
     )
+    if any(isinstance(term, Group) for formula in ready.formulas for term in read_formula(formula).terms):
+        console.print(OF_SEEN_GROUPS)
     return rows
 
 
@@ -311,7 +325,7 @@ def _compared(tried: list[tuple[str, AdditiveModel, Any, float]]) -> list[dict[s
     rows: list[dict[str, Any]] = []
     for formula, model, loo, took in tried:
         difference, error = loo.compare(best) if loo is not best else (0.0, 0.0)
-        place = "best" if loo is best else "tie" if abs(difference) <= 2.0 * error else "worse"
+        place = "best" if loo is best else place_words(difference, error)
         found = {"formula": formula, "leave-one-out": loo.elpd, "difference": difference, "±": error}
         found["against the best"] = place
         kind = {"log evidence": float(model.log_evidence_), "kind": model.evidence_kind_}
@@ -336,9 +350,15 @@ def predict_formula(model: Additive, frame: Frame, options: PredictionOptions) -
     """Expected responses with intervals, one row per row of the table; of ordered classes their probabilities too."""
     estimator, table = model.estimator, frame
     frame, _ = rename_columns(read_columns(frame, model.read), [])
-    frame = _without_gaps(frame, str(estimator.formula).partition("~")[2], options.missing or "error")
+    terms = str(estimator.formula).partition("~")[2]
+    if missed := absent_columns(str(estimator.formula), frame, explaining=True):
+        raise ValueError(absent_words(missed, table.columns))
+    frame = _without_gaps(frame, terms, options.missing or "error")
     low, high = estimator.predict_interval(frame, check_interval(options.coverage), random_state=0).T
-    found = {"prediction": estimator.predict(frame), "low": low, "high": high}
+    mean, sd = estimator.predict(frame, return_std=True)
+    found = {"prediction": mean, "sd": sd, "low": low, "high": high}
+    for label, unseen in estimator.unseen_groups(frame).items():
+        alert(_unseen_words(label, unseen), UserWarning)
     if estimator.family == "ordinal":
         labels, p = np.asarray(estimator.classes_), estimator.predict_proba(frame)
         found = {
@@ -348,6 +368,17 @@ def predict_formula(model: Additive, frame: Frame, options: PredictionOptions) -
         }
         found |= {f"P({label})": p[:, k] for k, label in enumerate(labels)}
     return table.loc[frame.index].assign(**found) if options.keep else frame.iloc[:, :0].assign(**found)
+
+
+def _unseen_words(label: str, unseen: UnseenLabels) -> str:
+    """Which rows are of groups that the fit did not see."""
+    one = len(unseen.labels) == 1
+    meant = ", ".join(f"{new!r} may be {old!r}" for new, old in list(unseen.meant.items())[:NAMED])
+    return (
+        f"{int(unseen.rows.sum())} of {len(unseen.rows)} rows: {join_names(unseen.labels, NAMED)} of {label} "
+        f"{'was' if one else 'were'} not seen in the fit; {'it is' if one else 'they are'} predicted with the variance "
+        f"of new groups{f' ({meant})' if meant else ''}"
+    )
 
 
 def _without_gaps(frame: Frame, terms: str, missing: str) -> Frame:

@@ -203,7 +203,9 @@ FamilyName = Annotated[
         help="auto (by the values of the target), linear, robust, sparse, quantile; logistic, probit, softmax, "
         "multinomial-probit, ordinal; poisson, "
         "negative-binomial, generalised-poisson, zero-inflated-…, hurdle-…; binomial, beta-binomial, beta; gamma, "
-        "inverse-gaussian, log-normal, tweedie; weibull, exponential, log-logistic.",
+        "inverse-gaussian, log-normal, tweedie; weibull, exponential, log-logistic. With a formula also gaussian, "
+        "student-t, laplace, cauchy, logistic-noise, huber, asymmetric-laplace, bernoulli and cloglog, but not sparse, "
+        "quantile, softmax and multinomial-probit.",
     ),
 ]
 EngineNames = Annotated[

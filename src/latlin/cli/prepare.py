@@ -18,7 +18,7 @@ from latlin.datasets.encoding import (
     learn_encoding,
     refuse_gaps,
 )
-from latlin.datasets.problems import refuse_all, try_collecting
+from latlin.datasets.problems import refuse_all, refuse_unknown, try_collecting
 from latlin.datasets.table import Frame
 from latlin.datasets.target import (
     BESIDE,
@@ -162,13 +162,6 @@ def _learnt_encoding(frame: Frame, choices: Choices) -> Encoding:
     if encoding.missing == "error":
         refuse_gaps(frame, encoding)
     return encoding
-
-
-def refuse_unknown(columns: Any, names: tuple[str, ...]) -> None:
-    """Columns that are named but not there."""
-    for name in names:
-        if name not in columns:
-            raise ValueError(f"the table has no column {name!r}; it has {join_names(columns)}")
 
 
 def add_columns(target: Target, choices: Choices) -> Target:

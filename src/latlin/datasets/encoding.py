@@ -26,7 +26,7 @@ from latlin.datasets.columns import (
     refuse_nearly_numbers,
 )
 from latlin.datasets.dates import DateColumn, learn_dates, looks_dated
-from latlin.datasets.problems import refuse_all, sentences_of, try_collecting
+from latlin.datasets.problems import refuse_all, refuse_unknown, sentences_of, try_collecting
 from latlin.datasets.table import Frame, need_pandas
 from latlin.numerics.stored import storable
 
@@ -259,9 +259,7 @@ def learn_encoding(
     drop, levelling = set(drop), Levelling(coding, dict(reference or {}))
     kinds = _requested_kinds({"categorical": categorical, "dates": dates, "numbers": numbers})
     goal = () if target is None else (target,)
-    unknown = [n for n in (*goal, *drop, *kinds, *levelling.references) if n not in frame.columns]
-    if unknown:
-        raise ValueError(f"the table has no column {join_names(unknown)}; it has {join_names(frame.columns)}")
+    refuse_unknown(frame.columns, (*goal, *drop, *kinds, *levelling.references))
     names = [name for name in frame.columns if name != target and name not in drop]
     problems: list[str] = []
     learnt = try_collecting(problems, lambda: _learnt(frame, names, kinds, levelling, decimal), {})

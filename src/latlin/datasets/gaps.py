@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from latlin.datasets.columns import (
     column_of_numbers,
@@ -16,14 +17,16 @@ from latlin.datasets.encoding import check_missing, fill_missing
 from latlin.datasets.problems import refuse_all
 from latlin.datasets.table import Frame
 
+#: share of the rows that a column may cost without being named
+COSTLY = 0.1
 #: functions, and what is in brackets
 CALLS = re.compile(r"\w*\((?:[^()]|\([^()]*\))*\)")
 
 
-def fill_formula(frame: Frame, formula: str, missing: str) -> tuple[Frame, list[str]]:
+def fill_formula(frame: Frame, formula: str, missing: str, others: Sequence[str] = ()) -> tuple[Frame, list[str]]:
     """The columns that a formula names, without gaps as the policy says, and what was done about these.
 
-    Rows without a response are left out unless the policy is "error".
+    Rows without a response are left out unless the policy is "error". What else prevents a fit is said with the gaps.
 
     Examples
     --------
@@ -34,17 +37,21 @@ def fill_formula(frame: Frame, formula: str, missing: str) -> tuple[Frame, list[
     (1, "Missing cells: 1 in 'y', 1 in 'x'; 2 of 3 rows were left out.")
     """
     if check_missing(missing) == "indicator":
-        raise ValueError("missing 'indicator' cannot be used with a formula, which names its columns: use drop or mean")
+        raise ValueError(
+            "missing 'indicator' cannot be used with a formula, which names its columns: use drop, mean or model"
+        )
     goal, _, rest = formula.partition("~")
-    response, others = named_columns(frame, goal), named_columns(frame, rest)
-    named = frame[[*response, *(name for name in others if name not in response)]]
+    response = named_columns(frame, goal)
+    explaining = [name for name in named_columns(frame, rest) if name not in response]
+    named = frame[[*response, *explaining]]
     gaps = {name: int(count) for name, count in named.isna().sum().items() if count}
     counts = ", ".join(f"{count} in {name!r}" for name, count in gaps.items())
-    problems = [*_odd_cells(named, response), *_names(frame, rest)]
+    problems = [*others, *_odd_cells(named, response), *_names(frame, rest)]
     if gaps and missing == "error":
         problems.append(
             f"the columns of the formula have missing cells: {counts}; say what to do with them by "
-            "missing (--missing): 'drop' leaves these rows out, 'mean' and 'model' fill the cells"
+            "missing (--missing): 'drop' leaves these rows out, 'mean' and 'model' fill the cells of columns that "
+            "explain (rows without an outcome are left out)"
         )
     refuse_all(problems)
     if missing == "error":
@@ -55,9 +62,21 @@ def fill_formula(frame: Frame, formula: str, missing: str) -> tuple[Frame, list[
     made.index = named.index[made.index]
     left = len(frame) - len(made)
     did = f"{left} of {len(frame)} rows were left out" if left else ""
+    did += _costly(named, explaining) if missing == "drop" else ""
     if missing != "drop" and any(name not in response for name in gaps):
         did += f"{'; ' if did else ''}gaps in columns that explain were filled (missing {missing!r})"
     return made, [f"Missing cells: {counts}; {did}."] if gaps else []
+
+
+def _costly(named: Frame, explaining: list[str]) -> str:
+    """Columns whose gaps cost more than a tenth of the rows, and how many rows there would be without them."""
+    empty = named.isna()
+    costly = [name for name in explaining if empty[name].sum() > COSTLY * len(named)]
+    gained = int((empty[costly].any(axis=1) & ~empty.drop(columns=costly).any(axis=1)).sum())
+    if not gained:
+        return ""
+    these = ", ".join(f"{int(empty[name].sum())} of these have no {name!r}" for name in costly)
+    return f"; {these}: a formula without {'it' if len(costly) == 1 else 'them'} uses {gained} rows more"
 
 
 def _odd_cells(named: Frame, response: list[str]) -> list[str]:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any
+
+from latlin.datasets.columns import join_names
+
+#: how like a name must be that may have been meant
+LIKE = 0.7
 
 
 class TableProblems(ValueError):
@@ -57,3 +63,27 @@ def try_collecting(problems: list[str], make: Callable[[], Any], otherwise: Any)
     except ValueError as error:
         problems.extend(sentences_of(error))
         return otherwise
+
+
+def absent_words(absent: Sequence[str], columns: Any) -> str:
+    """What is said of columns that a table does not have; names that are nearly theirs are shown.
+
+    Examples
+    --------
+    >>> absent_words(["moth", "z"], ["month", "age"])
+    "the table has no column 'moth' (did you mean 'month'?) and no column 'z'; it has 'month', 'age'"
+    """
+    small = {str(name).lower(): str(name) for name in columns}
+    near = [get_close_matches(name.lower(), small, 1, LIKE) for name in absent]
+    said = [
+        f"no column {name!r}" + (f" (did you mean {small[found[0]]!r}?)" if found else "")
+        for name, found in zip(absent, near, strict=True)
+    ]
+    return f"the table has {' and '.join(said)}; it has {join_names(columns) or 'none'}"
+
+
+def refuse_unknown(columns: Any, names: Sequence[str]) -> None:
+    """Columns that are named but not there, all in one sentence."""
+    absent = [name for name in dict.fromkeys(names) if name not in columns]
+    if absent:
+        raise ValueError(absent_words(absent, columns))

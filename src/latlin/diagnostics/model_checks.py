@@ -106,7 +106,7 @@ class ModelChecks(NamedTuple):
         return ". ".join([said, "Be careful", " ".join(map(str, self.cautions))]) if self.cautions else said
 
 
-def check_baseline(gain: float, error: float, rows: int) -> Check:
+def check_baseline(gain: float, error: float, rows: int, what: str = "the features", without: str = "") -> Check:
     """Whether rows that were held out are predicted better with the features than without.
 
     A model whose features help little, or not at all, may well be right, so that a difference within its error is a
@@ -119,21 +119,23 @@ def check_baseline(gain: float, error: float, rows: int) -> Check:
     rows : int
         How many were held out. A loss of few nat in all is what needless features cost, and its error is too small
         (Sivula et al., 2020).
+    what, without : str
+        In words, what predicts, and what predicts without it.
     """
     said = f"{gain:+.3f} ± {error:.3f} in log probability per held-out row"
     if gain > GAIN * error:
-        return Check("baseline", True, f"the features predict better than a model without them ({said})")
+        return Check("baseline", True, f"{what} predict better than {without or 'a model without them'} ({said})")
     if is_loss(gain, error, rows):
         return Check(
             "baseline",
             False,
-            f"the features predict worse than a model that ignores them ({said})",
+            f"{what} predict worse than {without or 'a model that ignores them'} ({said})",
             "Do not use these predictions; look for another family, other features or more rows",
         )
     return Check(
         "baseline",
         True,
-        f"the features do not clearly predict better than a model that ignores them ({said})",
+        f"{what} do not clearly predict better than {without or 'a model that ignores them'} ({said})",
         "Read single coefficients with care; other features or more rows may help",
     )
 

@@ -296,18 +296,22 @@ class HyperparameterTable:
             raise ImportError("to_frame() needs pandas: install latlin[cli]") from error
         return pandas.DataFrame(self.rows, columns=list(COLUMNS)).set_index("name")
 
+    def _shown(self) -> list[str]:
+        """The columns that are printed: whether one is at an end of its search, only where one is."""
+        return [column for column in COLUMNS if column != "at_bound" or self.at_bound]
+
     def _cells(self) -> list[list[str]]:
-        return [[_cell(row[column]) for column in COLUMNS] for row in self.rows]
+        return [[_cell(row[column]) for column in self._shown()] for row in self.rows]
 
     def __repr__(self) -> str:
-        table = [list(COLUMNS), *self._cells()]
-        widths = [max(len(line[i]) for line in table) for i in range(len(COLUMNS))]
+        table = [self._shown(), *self._cells()]
+        widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
         lines = ["  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in table]
         title = f"hyperparameters, {self.manner}" + (f": {self.note}" if self.note else "")
         return "\n".join([title, *lines])
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{escape(name)}</th>" for name in COLUMNS)
+        head = "".join(f"<th>{escape(name)}</th>" for name in self._shown())
         body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in line) + "</tr>" for line in self._cells())
         caption = f"<caption>hyperparameters, {escape(self.manner)}<br>{escape(self.note)}</caption>"
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

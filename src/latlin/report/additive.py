@@ -12,24 +12,24 @@ import numpy as np
 from scipy.stats import chi2
 
 from latlin.additive.family import family_of, link_of
+from latlin.additive.group import GroupPart
 from latlin.diagnostics.model_checks import Check, ModelChecks, check_baseline, check_calibration, check_coverage
 from latlin.numerics.alerts import MisfitWarning
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import Table
 from latlin.potentials.laplace import AsymmetricLaplace
-from latlin.report.markup import number
+from latlin.report.interactions import LEVEL, factors_of, interaction_words, readable, reference_of, stem, step_of
+from latlin.report.markup import number, write_minus
 from latlin.report.words import predicted_words
 
 # --- An additive model in plain words: clear effects, how much groups differ, how well rows are predicted, checks.
 
+#: offsets of a formula
+OFFSET = re.compile(r"offset\((?:[^()]|\([^()]*\))*\)")
 #: families with two outcomes per row
 BINARY = ("bernoulli", "probit", "cloglog")
-#: the name of the coefficient of a level: column[T.level], C(column)[T.level]
-LEVEL = re.compile(r"^(?:C\()?(?P<column>[^\[\]:()]+)\)?\[(?:T\.)?(?P<level>.+)\]$")
 #: levels named at most; a standard deviation whose interval is wider than this factor may be nearly zero
 NAMED, OPEN = 6, 20.0
-#: a column whose rows span less than this, and at least one unit, changes by one unit in a sentence
-WIDE = 200.0
 #: joint probability below which the levels of a column differ
 CHANCE = 0.1
 #: draws that check an approximation where no number is given
@@ -87,10 +87,12 @@ def describe_additive(model: Any, frame: Table = None, draws: int = DRAWS) -> Ad
     if frame is not None and (baseline := _fit_without_terms(model, frame)) is not None:
         total, error = loo.compare(baseline.loo())
         rows = len(loo.pointwise)
-        check = check_baseline(total / rows, error / rows, rows)
-        how = predicted_words(total / rows, error / rows, rows)
-        sentences.append(f"Rows that are left out one by one are {how} than by a model without these terms.")
-        checks.append(check)
+        gain, kinds, common = total / rows, _kinds(model), _common_words(model)
+        size = write_minus(f"{gain:+.2f} per row")
+        said = f"{predicted_words(gain, error / rows, rows)} than by their {common} ({size})"
+        what = f"{' and '.join(filter(None, (', '.join(kinds[:-1]), kinds[-1])))}{' together' * (len(kinds) > 1)}"
+        sentences.append(f"Rows that are left out one by one are {said}{f', with {what}' * (len(kinds) > 1)}.")
+        checks.append(check_baseline(gain, error / rows, rows, f"the {what}", f"the {common} of all rows"))
     return AdditiveFacts(sentences, ModelChecks(tuple(checks)), repr(loo), _approximation(model, draws))
 
 
@@ -136,29 +138,35 @@ def response_of(model: Any) -> str:
     return str(model.formula).partition("~")[0].strip() if model.formula else str(model.response)
 
 
+def _kinds(model: Any) -> list[str]:
+    """What a model without terms leaves out, in words."""
+    groups = [label for label in model.term_names_ if _is_group(model, label)]
+    others = [label for label in model.term_names_ if label not in (*groups, "fixed")]
+    fixed = "fixed" in model.term_names_ and any(row["name"] != "Intercept" for row in model.effects().rows)
+    named = {"groups": groups, "coefficients": fixed}
+    found = [name for name, there in named.items() if there]
+    return [*(["other terms" if found else "terms"] if others else []), *found][::-1]
+
+
+def _is_group(model: Any, label: str) -> bool:
+    return any(isinstance(part, GroupPart) for part in model._parts if part.label == label)
+
+
+def _common_words(model: Any) -> str:
+    """What a model without terms predicts all rows by."""
+    mean = "mean" if family_of(model.family).link in ("identity", "log") else "distribution"
+    return f"common {mean}{' and their offsets' if OFFSET.search(model.formula) else ''}"
+
+
 def _fit_without_terms(model: Any, frame: Table) -> Any:
     """A model of the same rows with an intercept and the same offsets, or None where there is nothing to leave out."""
     if not model.formula or (model.term_names_ == ["fixed"] and len(model.effects().rows) < 2):
         return None
-    offsets = re.findall(r"offset\((?:[^()]|\([^()]*\))*\)", model.formula)
+    offsets = OFFSET.findall(model.formula)
     formula = " + ".join([f"{response_of(model)} ~ 1", *offsets])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MisfitWarning)
         return type(model)(formula, model.family, engine=model.engine).fit(frame)
-
-
-def readable(name: str) -> str:
-    """The name of a coefficient for a sentence.
-
-    Examples
-    --------
-    >>> readable("variety[T.Brio]"), readable("x:C(year)[T.2020]")
-    ('variety Brio', 'x:year 2020')
-    """
-    parts = [LEVEL.match(part) for part in name.split(":")]
-    return ":".join(
-        f"{m['column']} {m['level']}" if m else part for m, part in zip(parts, name.split(":"), strict=True)
-    )
 
 
 def _coefficients(model: Any, what: str, frame: Table = None) -> list[str]:
@@ -166,12 +174,12 @@ def _coefficients(model: Any, what: str, frame: Table = None) -> list[str]:
     if "fixed" not in model.term_names_:
         return []
     rows = [row for row in model.effects().rows if row["name"] != "Intercept"]
-    crossed = [row for row in rows if ":" in row["name"]]
-    conditional = {_stem(part) for row in crossed for part in row["name"].split(":")}
+    crossed = [row for row in rows if len(factors_of(row["name"])) > 1]
+    conditional = {stem(part) for row in crossed for part in factors_of(row["name"])}
     columns: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        if row not in crossed and _stem(row["name"]) not in conditional:
-            columns.setdefault(_stem(row["name"]), []).append(row)
+        if row not in crossed and stem(row["name"]) not in conditional:
+            columns.setdefault(stem(row["name"]), []).append(row)
     found: dict[str, list[str]] = {}
     for name, lines in columns.items():
         verb, words = _effect(model, name, lines, frame)
@@ -182,11 +190,7 @@ def _coefficients(model: Any, what: str, frame: Table = None) -> list[str]:
     sentences = [f"{given} {' and '.join(said)}."] if said else []
     if "" in found:
         sentences.append(f"No clear effect: {_listed(found[''])}.")
-    if crossed:
-        sure = [readable(row["name"]) for row in crossed if row["low"] > 0.0 or row["high"] < 0.0]
-        shown = f"clear: {_listed(sure)}" if sure else "none is clear"
-        more = "the effect of one depends on the other, so read them together"
-        sentences.append(f"{_listed(sorted(conditional))} interact ({shown}): {more}.")
+    sentences += interaction_words(model, rows, what, frame)
     return [" ".join(sentences)] if sentences else []
 
 
@@ -200,20 +204,10 @@ def _effect(model: Any, name: str, lines: list[dict[str, Any]], frame: Table) ->
         return "", name
     is_level, up = LEVEL.match(row["name"]), row["low"] > 0.0
     if not is_level:
-        return "rises with" if up else "falls with", f"{name}{_amount(model, row, _step(model, name, frame))}"
-    level = f"{name} {is_level['level']}{_against(model, name)}"
+        return "rises with" if up else "falls with", f"{name}{_amount(model, row, step_of(model, name, frame))}"
+    against = reference_of(model, name, [is_level["level"]], frame)
+    level = f"{name} {is_level['level']}{f' than for {against}' if against else ''}"
     return "is higher for" if up else "is lower for", f"{level}{_amount(model, row)}"
-
-
-def _step(model: Any, name: str, frame: Table) -> float:
-    """A change of a column that the rows show: one unit, or a power of ten where the rows span much less or more."""
-    try:
-        values = np.asarray((model._frame if frame is None else frame)[name], float)
-    except (KeyError, TypeError, ValueError):
-        return 1.0  # an expression, or no rows here
-    seen = values[np.isfinite(values)]
-    span = float(np.ptp(seen)) if seen.size else 1.0
-    return 1.0 if span == 0.0 or 1.0 <= span < WIDE else float(10.0 ** np.floor(np.log10(span / 2.0)))
 
 
 def _amount(model: Any, row: dict[str, Any], step: float = 0.0) -> str:
@@ -232,21 +226,6 @@ def _amount(model: Any, row: dict[str, Any], step: float = 0.0) -> str:
         return ""
     mean, low, high = np.exp(np.clip([row["mean"], row["low"], row["high"]], -700.0, 700.0))
     return f" ({factors[family.link]} {mean:.2g}{each}, 90 %: {low:.2g} to {high:.2g})"
-
-
-def _against(model: Any, name: str) -> str:
-    """The level that the other one of a column is compared with."""
-    try:
-        (pair,) = model.contrasts(name).names
-    except ValueError:
-        return ""
-    found = LEVEL.match(pair.rpartition(" - ")[2])
-    return f" than for {found['level']}" if found else ""
-
-
-def _stem(name: str) -> str:
-    found = LEVEL.match(name)
-    return found["column"].strip() if found else name
 
 
 def _joint(model: Any, name: str) -> float:

@@ -9,8 +9,9 @@ import numpy as np
 
 from latlin.additive.family import family_of
 from latlin.potentials.laplace import AsymmetricLaplace
-from latlin.report.additive import BINARY, AdditiveFacts, describe_additive, is_surface, readable, response_name
+from latlin.report.additive import BINARY, AdditiveFacts, describe_additive, is_surface, response_name
 from latlin.report.charts import Chart, strip, strip_axis
+from latlin.report.interactions import readable
 from latlin.report.markup import figure, number, opening, page_of, paragraph, section, table, text
 from latlin.report.sections import checks_table
 from latlin.report.words import coefficient_words, technical_part

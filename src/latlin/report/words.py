@@ -14,6 +14,9 @@ from latlin.report.facts import Facts, is_intercept
 from latlin.report.markup import number, paragraph, section, table, text, write_minus
 from latlin.report.tasks import BEYOND_RATE, R2
 
+#: standard errors of a paired difference up to which two models are not told apart
+APART = 2.0
+
 # --- The technical part of a page: the log evidence and its kind, what was learnt, and how the fit ended.
 
 
@@ -197,6 +200,20 @@ def predicted_words(gain: float, error: float, rows: int) -> str:
     """
     how = compared_words(gain, error, rows)
     return "not predicted clearly better" if how == "not clearly better" else f"predicted {how}"
+
+
+def place_words(difference: float, error: float, shown: float = 0.0) -> str:
+    """A difference from the best of several models beside its standard error; less than `shown` is nothing.
+
+    Examples
+    --------
+    >>> place_words(-0.2, 0.4), place_words(-0.7, 0.4), place_words(-0.9, 0.4)
+    ('tie', 'not told apart (1.75 standard errors)', 'worse')
+    """
+    size = max(abs(difference) - shown, 0.0)
+    if size <= error:
+        return "tie"
+    return "worse" if size > APART * error else f"not told apart ({size / error:.2f} standard errors)"
 
 
 def calibration_verdict(seen: Assessment, family: str) -> str:
