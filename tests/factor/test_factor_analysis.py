@@ -376,3 +376,11 @@ def test_priors_shrink_loadings_and_keep_noise_off_zero():
 def test_bad_priors(wine, options, text):
     with pytest.raises(ValueError, match=text):
         FactorAnalysis(1, **options).fit(wine)
+
+
+def test_features_that_are_one_line_have_next_to_no_noise():
+    X = 1e9 + np.arange(36.0).reshape(12, 3)
+    with pytest.warns(HeywoodWarning, match="went to its floor"):
+        model = FactorAnalysis(1).fit(X)
+    assert model.converged_
+    assert np.all(model.noise_variance_ < 1e-5 * X.var(axis=0))

@@ -295,3 +295,20 @@ def test_bad_data_get_a_sentence():
 def test_stopping_early_warns_with_a_remedy():
     with pytest.warns(ConvergenceWarning, match="raise max_iter"):
         BayesianGaussianMixture(5, max_iter=1, split_merge=0, n_init=1).fit(two_clusters())
+
+
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        (np.full(12, 1e-300), "sample_weight must add up to at least 2 rows, got 1.2e-299"),
+        (np.full(12, 0.1), "sample_weight must add up to at least 2 rows, got 1.2"),
+        ("a", "sample_weight must hold numbers"),
+        (np.array([1.0] * 11 + [10**400], dtype=object), "sample_weight must hold numbers"),
+        (object(), "sample_weight must hold numbers"),
+    ],
+    ids=["tiny", "too few", "a text", "too large an integer", "an object"],
+)
+def test_weights_that_are_no_counts_of_rows_are_named(weights, words):
+    X = np.random.default_rng(0).standard_normal((12, 3))
+    with pytest.raises(ValueError, match=words):
+        BayesianGaussianMixture(2).fit(X, sample_weight=weights)

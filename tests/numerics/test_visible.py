@@ -82,6 +82,15 @@ def test_responses_that_are_missing_are_named(model, missing):
         GaussianProcessRegressor().fit(X, values)
 
 
+@pytest.mark.parametrize("model", [GroupFactorAnalysis(2), MixedFactorAnalysis(1)])
+@pytest.mark.parametrize("value", ["a", 10**400])
+def test_entries_of_factor_models_that_are_no_numbers_are_named(model, value):
+    rows = X.astype(object)
+    rows[1, 1] = value
+    with pytest.raises(ValueError, match=r"X must hold numbers, got .* at place 4"):
+        model.fit(rows)
+
+
 @pytest.mark.parametrize("values", [HIDDEN["masked"][:, 0], Y + 1j, DAYS, [np.timedelta64(1, "s")] * 20])
 def test_nor_when_what_is_fitted_is_asked(values):
     counts, trials = np.round(np.abs(Y)), np.full(20, 9.0)

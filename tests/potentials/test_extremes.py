@@ -104,6 +104,15 @@ def test_lines_and_parabolas_far_out():
     np.testing.assert_allclose([value[0], slope[0]], [-1e300, -1.0], rtol=1e-12)
 
 
+@pytest.mark.parametrize("v", [1e10, 1e20])
+def test_a_parabola_pulls_what_is_far_out(v):
+    """Φ(x) is exp(−½x²) far on the left, up to a factor: the mean is m/(1 + v), in which all of m but this cancels."""
+    for block in (potentials.Probit(1), potentials.Gaussian()):
+        _, mean, variance = block.tilted_moments([-1e35], [v])
+        np.testing.assert_allclose(mean, -1e35 / (1.0 + v), rtol=1e-12)
+        np.testing.assert_allclose(variance, v / (1.0 + v), rtol=1e-9)
+
+
 def test_a_steep_wall_stands_where_forces_are_equal():
     # (m − x)/v = e^x at the mode, and nothing else is left
     log_z, mean, variance = potentials.Poisson(0).tilted_moments([1e300], [1.0])

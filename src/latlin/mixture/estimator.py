@@ -232,6 +232,7 @@ class BayesianGaussianMixture(ParameterDraws, Archived, DensityMixin, BaseEstima
             return self._fit_blocks(X, sample_weight, truth, checkpoint)
         refuse_checkpoint(checkpoint)
         values, weights = self._validated(X, sample_weight, reset=True)
+        settings.check_sum(weights)
         settings.check_rows(values, self.n_components, self.algorithm in settings.MISSING)
         data = make_rows(values, weights)
         if self.batch == "active" and isinstance(data, CompleteRows):

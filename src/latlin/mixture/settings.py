@@ -16,10 +16,10 @@ from latlin.mixture.monte_carlo import CONTROL_VARIATES
 from latlin.mixture.priors import STRUCTURES, FeatureSummary, PriorWords
 from latlin.mixture.schedules import Adam, Constant, RobbinsMonro, StepRule, resolve_step
 from latlin.mixture.sweep import CompleteRows, FloatRows, slices
-from latlin.numerics.arrays import check_countable, check_visible
+from latlin.numerics.arrays import check_countable
 from latlin.numerics.ascent import Rules
 from latlin.numerics.linalg import Array
-from latlin.numerics.options import check_choice, check_number, check_whole
+from latlin.numerics.options import check_choice, check_number, check_whole, float_array
 from latlin.numerics.reported import Reported
 from latlin.numerics.rng import RandomState, generator
 from latlin.numerics.stored import storable
@@ -161,11 +161,23 @@ def rules_of(est: MixtureOptions, updates: int) -> Rules:
     return Rules(tol, change, steps, est.algorithm == "cavi", own.remedy)
 
 
+#: rows that a spread takes
+FEWEST = 2.0
+
+
+def check_sum(weights: Array | None) -> None:
+    """Weights that add up to enough rows for a spread."""
+    if weights is not None and weights.sum() < FEWEST:
+        raise ValueError(
+            f"sample_weight must add up to at least {FEWEST:g} rows, got {weights.sum():.3g}: multiply by a constant"
+        )
+
+
 def check_weights(sample_weight: ArrayLike | None, n: int) -> Array | None:
     """Weights as a vector, or None."""
     if sample_weight is None:
         return None
-    weights = np.asarray(check_visible("sample_weight", sample_weight), dtype=np.float64)
+    weights = float_array("sample_weight", sample_weight)
     if weights.ndim == 0:
         weights = np.full(n, float(weights))
     if weights.shape != (n,):

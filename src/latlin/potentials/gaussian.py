@@ -70,7 +70,7 @@ class Gaussian(Potential):
         pull = power * v / self.scale**2
         t = 1 + pull
         log_z = power * self._log_normaliser() - 0.5 * np.log1p(pull) - 0.5 * power * r * r / t
-        return TiltedMoments(log_z, m - self.scale * r * (pull / t), v / t)
+        return TiltedMoments(log_z, m / t + self.loc * (pull / t), v / t)
 
     def _quadratic_bound(self, xi: Array) -> QuadraticBound:
         a = np.zeros_like(xi) + self.scale**-2.0

@@ -62,7 +62,7 @@ class Probit(Potential):
         root = np.sqrt(1 + v)
         t = self.y * m / root
         gap, rest = half_normal(t)
-        return TiltedMoments(log_ndtr(t), m + self.y * (v / root) * (gap - t), v * ((1 + v * rest) / (1 + v)))
+        return TiltedMoments(log_ndtr(t), m / (1 + v) + self.y * (v / root) * gap, v * ((1 + v * rest) / (1 + v)))
 
     def _sample(self, x: Array, rng: np.random.Generator) -> Array:
         return np.asarray(rng.standard_normal(x.shape) < x)

@@ -118,11 +118,16 @@ def _direction(state: NoiseProfile, correlation: Array, free: np.ndarray) -> Arr
     full, safe = _hessian(state, correlation * e[:, None] * e)
     g = -2.0 * state.gradient[free]
     step = np.zeros_like(state.x)
+    if not free.any():
+        return step
     where = np.ix_(free, free)
     factor, info = lapack.dpotrf(full[where], lower=0)
     if info != 0:
-        ridge = 1e-3 * float(np.diagonal(safe).mean())
-        factor = cholesky(safe[where] + ridge * np.eye(len(g)), name="R ∘ P", max_jitter=1e-2).factor
+        diagonal = np.abs(np.diagonal(safe)[free])
+        ridged = safe[where] + 1e-3 * diagonal.mean() * np.eye(len(g))
+        factor, info = lapack.dpotrf(ridged, lower=0)
+        if info != 0:  # features that are one line up to rounding leave nothing else of it
+            factor = np.diag(np.sqrt(diagonal + diagonal.max() * 1e-3 + 1e-300))
     step[free] = lapack.dpotrs(factor, g, lower=0)[0]
     return np.clip(step, -MAX_LOG_STEP, MAX_LOG_STEP)
 

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_array
 from latlin.distributed.blocks import Blocks
 from latlin.distributed.opening import is_blocked, open_side_by_side
 from latlin.factor.group.rows import Labels, RowsInMemory, RowSource
-from latlin.numerics.arrays import check_visible
+from latlin.numerics.arrays import check_numeric
 from latlin.numerics.linalg import Array
 from latlin.numerics.stored import storable
 
@@ -85,7 +85,7 @@ class Views:
     def join(self, given: Any) -> Array:
         """One matrix of the stored columns; NaN where a view is absent."""
         if self.form == "matrix" and not is_views(given):
-            rows = check_array(check_visible("X", given), dtype=np.float64, ensure_all_finite="allow-nan")
+            rows = check_array(check_numeric("X", given), dtype=np.float64, ensure_all_finite="allow-nan")
             if rows.shape[1] != self.n_columns:
                 raise ValueError(f"X has {rows.shape[1]} features, but the model was fitted to {self.n_columns}")
             return np.take(rows, self.order, axis=1)
@@ -179,7 +179,7 @@ def _checked(name: Any, part: Any) -> Array:
     if part is None:
         raise ValueError(_ABSENT.format(name))
     name = f"view {name!r}"
-    return check_array(check_visible(name, part), dtype=np.float64, ensure_all_finite="allow-nan", input_name=name)
+    return check_array(check_numeric(name, part), dtype=np.float64, ensure_all_finite="allow-nan", input_name=name)
 
 
 def _common_rows(arrays: Mapping[Any, Array]) -> int:

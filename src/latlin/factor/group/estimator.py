@@ -37,7 +37,7 @@ from latlin.factor.group.queries import FactorActivity, GroupPosterior, GroupQue
 from latlin.factor.group.rows import RowsInMemory
 from latlin.factor.group.updates import GammaRelevance, GroupModel, GroupState, LowRankRelevance, Relevance, bound
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import check_summable, check_visible
+from latlin.numerics.arrays import check_numeric, check_summable
 from latlin.numerics.ascent import Ascent, Rules
 from latlin.numerics.linalg import Array
 from latlin.numerics.options import check_choice, check_jobs, check_number, check_pair, check_whole, is_name
@@ -294,7 +294,7 @@ class GroupFactorAnalysis(NamedEvidence, LatentDraws, Archived, GroupQueries):
                 raise ValueError(f"X must have at least 2 samples, got {len(rows)}")
             return views, rows
         rows = validate_data(
-            self, check_visible("X", X), dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2
+            self, check_numeric("X", X), dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2
         )
         return read_matrix(check_summable("X", rows), groups)
 

@@ -16,7 +16,7 @@ from latlin.factor.fit import latent_moments
 from latlin.factor.group.data import Labels, Name, Patterns, Views, find_patterns, is_views
 from latlin.factor.group.rows import multiply_by_label, outer_sums, product, weighted_sums
 from latlin.factor.group.updates import row_precisions
-from latlin.numerics.arrays import check_summable, check_visible
+from latlin.numerics.arrays import check_numeric, check_summable, check_visible
 from latlin.numerics.linalg import Array, LowRankNormal
 from latlin.numerics.options import check_whole
 from latlin.numerics.rng import RandomState, generator
@@ -227,7 +227,7 @@ class GroupQueries(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _joined(self, X: Any) -> Array:
         check_is_fitted(self, "posterior_")
         if self.views_.form == "matrix" and not is_views(X):
-            X = validate_data(self, check_visible("X", X), reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+            X = validate_data(self, check_numeric("X", X), reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
             check_summable("X", X)
         return self.views_.join(X)
 

@@ -30,7 +30,7 @@ from latlin.factor.mixed.sites import family_of
 from latlin.inference.diagnosis.dispersion import dispersion_about
 from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.archive import Archived
-from latlin.numerics.arrays import Array, check_visible
+from latlin.numerics.arrays import Array, check_numeric, check_visible
 from latlin.numerics.ascent import Rules
 from latlin.numerics.options import check_choice, check_number, check_whole, is_name
 from latlin.numerics.rng import RandomState, generator
@@ -343,7 +343,7 @@ class MixedFactorAnalysis(
         least = 2 if reset else 1
         return validate_data(
             self,
-            check_visible("X", X),
+            check_numeric("X", X),
             reset=reset,
             dtype=kind,
             ensure_all_finite="allow-nan",
