@@ -222,7 +222,7 @@ def _stated_or_guessed(goal: Any, choices: Choices) -> Guess:
     if choices.family == "auto":
         return _guess(goal, choices)
     if choices.family not in LABELLED:
-        refuse_nearly_numbers(goal, is_target=True)
+        refuse_nearly_numbers(goal, is_target=True, mark=choices.decimal)
     return Guess(choices.family, "")
 
 
@@ -232,7 +232,7 @@ def _guess(goal: Any, choices: Choices) -> Guess:
         return Guess("binomial", f"{choices.target!r} holds successes among {choices.trials!r} trials")
     if choices.event:
         return Guess("weibull", f"{choices.target!r} holds times with events in {choices.event!r}")
-    guess = guess_family(goal)
+    guess = guess_family(goal, choices.decimal)
     if choices.exposure and "poisson" in guess.choices:
         return Guess("poisson", f"{guess.reason} with an exposure")
     if choices.exposure and guess.family == "linear":

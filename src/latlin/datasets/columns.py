@@ -268,14 +268,24 @@ def refuse_containers(series: Series) -> None:
         )
 
 
-def refuse_nearly_numbers(series: Series, is_target: bool = False, levels_by: str = "") -> None:
+def refuse_nearly_numbers(series: Series, is_target: bool = False, levels_by: str = "", mark: str = ".") -> None:
     """A column of texts nearly all of which are numbers gets a sentence that names the others.
 
-    `levels_by` is how its cells could be made levels, if not by --categorical.
+    `levels_by` is how its cells could be made levels, if not by --categorical; `mark` is the decimal mark of the file,
+    whose numbers stay texts where a cell is none.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> refuse_nearly_numbers(pandas.Series(["1,5"] * 9 + ["?"], name="size"), mark=",")
+    Traceback (most recent call last):
+        ...
+    ValueError: column 'size': 1 of 10 cells are not numbers: '?' in row 10; treat them as missing ...
     """
     if series.dtype.kind in "biufcmM" or not len(series):
         return
-    numbers = need_pandas().to_numeric(series, errors="coerce")
+    cells = series if mark == "." else series.astype("string").str.replace(mark, ".", regex=False).astype(object)
+    numbers = need_pandas().to_numeric(cells, errors="coerce")
     wrong = np.flatnonzero((numbers.isna() & series.notna()).to_numpy())
     # pandas 2 leaves a column with a number beyond the range of doubles as texts
     infinite = np.flatnonzero(np.isinf(numbers.to_numpy(float, na_value=np.nan)))

@@ -411,7 +411,7 @@ def learn_column(series: Series, kind: str = "", levelling: Levelling = TREATMEN
             f"column {name!r} holds dates: make features of them with dates (--dates {name}), take them as levels with "
             f"categorical (--categorical {name}), or leave the column out with drop (--drop {name})"
         )
-    refuse_nearly_numbers(series)
+    refuse_nearly_numbers(series, mark=decimal)
     return learn_levels(series, levelling, hint_of(name, dates=is_dated, numbers=looks_written(series)))
 
 

@@ -143,7 +143,7 @@ class Target:
         return cls(str(stored["name"]), str(stored["family"]), levels, beside, exposure, quantile)
 
 
-def guess_family(series: Series) -> Guess:
+def guess_family(series: Series, mark: str = ".") -> Guess:
     """The family that suits a target, by its values.
 
     Two values are labels; whole numbers from 0 or 1 on, of which there are many, are counts; other numbers are
@@ -164,7 +164,7 @@ def guess_family(series: Series) -> Guess:
     if distinct == 2:
         return Guess("logistic", f"{series.name!r} has two values, {join_names(sort_levels(level_counts(present)))}")
     if numbers is None:
-        refuse_nearly_numbers(series, is_target=True)
+        refuse_nearly_numbers(series, is_target=True, mark=mark)
         if distinct > FEW:
             read = f": read them with numbers (--numbers {quote(str(series.name))})" if looks_written(series) else ""
             raise ValueError(f"the target {series.name!r} holds {distinct} different texts; it must hold numbers{read}")
