@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit, logsumexp
+from scipy.stats import t as student
 
 from latlin.factor import MixedFactorAnalysis
 from latlin.factor.mixed.fit import MixedState, fit_df, infer_new_rows, make_engine, unit_student_t
@@ -97,6 +98,24 @@ def test_a_learnt_shape_is_heavy_and_raises_the_bound():
     assert light.df_ == 30.0
     assert learnt.lower_bound_ > light.lower_bound_ + 1.0
     assert np.diff(learnt.trace_).min() > -1e-7 * abs(learnt.trace_[-1])
+
+
+@pytest.mark.parametrize("latents", ["student-t", "laplace"])
+def test_a_fit_goes_on_while_the_noise_falls(latents):
+    """Loadings that hardly move at first do not end it: against the likelihood of the truth, on a grid."""
+    loading = np.array([1.0, 0.8, -1.2, 0.6])
+    w = np.random.default_rng(1).standard_t(3, (300, 1))
+    X = w * loading + 0.3 * np.random.default_rng(11).standard_normal((300, 4))
+    z = np.sinh(np.linspace(-8.0, 8.0, 2001))
+    log_weight = np.log(np.cosh(np.arcsinh(z)) * 16.0 / 2000) + student(3).logpdf(z)
+    away = X[:, None] - z[:, None] * loading
+    truth = logsumexp(log_weight - 0.5 * (away**2).sum(axis=2) / 0.09, axis=1) - 4.0 * np.log(
+        0.3 * np.sqrt(2.0 * np.pi)
+    )
+    model = MixedFactorAnalysis(1, types=["real"] * 4, latents=latents, random_state=0).fit(X)
+    assert model.converged_
+    assert model.lower_bound_ > truth.sum() - 20.0
+    np.testing.assert_allclose(model.noise_variance_, 0.09, rtol=0.3)
 
 
 def test_nodes_have_the_evidence_and_the_moments_of_a_grid():

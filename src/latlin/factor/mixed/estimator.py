@@ -88,7 +88,7 @@ class MixedFactorAnalysis(
     noise_floor : float
         Least noise variance of a real column, as a share of its variance.
     tol : float
-        Largest change of a loading at convergence.
+        Largest change at convergence of a loading, or of noise and other parameters relative to one plus their size.
     max_iter : int
         Sweeps at most.
     random_state : int, Generator, RandomState or None
