@@ -33,8 +33,9 @@ def fill_formula(frame: Frame, formula: str, missing: str, others: Sequence[str]
     >>> import pandas
     >>> table = pandas.DataFrame({"y": [1.0, None, 3.0], "x": [1.0, 2.0, None], "other": [None, 1.0, 2.0]})
     >>> made, notes = fill_formula(table, "y ~ x", "drop")
-    >>> len(made), notes[0]
-    (1, "Missing cells: 1 in 'y', 1 in 'x'; 2 of 3 rows were left out.")
+    >>> len(made), *notes[0].split("; ")
+    (1, "Missing cells: 1 in 'y', 1 in 'x'", '2 of 3 rows were left out',
+     "1 of these has no 'x': a formula without it uses 1 row more.")
     """
     if check_missing(missing) == "indicator":
         raise ValueError(
@@ -75,8 +76,10 @@ def _costly(named: Frame, explaining: list[str]) -> str:
     gained = int((empty[costly].any(axis=1) & ~empty.drop(columns=costly).any(axis=1)).sum())
     if not gained:
         return ""
-    these = ", ".join(f"{int(empty[name].sum())} of these have no {name!r}" for name in costly)
-    return f"; {these}: a formula without {'it' if len(costly) == 1 else 'them'} uses {gained} rows more"
+    counts = [(name, int(empty[name].sum())) for name in costly]
+    these = ", ".join(f"{count} of these {'has' if count == 1 else 'have'} no {name!r}" for name, count in counts)
+    without = f"a formula without {'it' if len(costly) == 1 else 'them'}"
+    return f"; {these}: {without} uses {gained} row{'s' * (gained > 1)} more"
 
 
 def _odd_cells(named: Frame, response: list[str]) -> list[str]:
