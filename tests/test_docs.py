@@ -79,8 +79,8 @@ def test_the_commands_of_the_tour_run(tmp_path, monkeypatch):
         "log_uranium (by 0.79 per unit, 90 %: 0.62 to 0.95).",
         "The 85 levels of county differ (standard deviation 0.15, 90 % interval 0.073 to 0.23).",
         "predicted better than by their common mean (+0.10 per row), with coefficients and groups together.",
-        "Model: fits (checked: coverage, hyperparameters, baseline)",
         "sd(county) 0.1494 0.04731 0.07301 0.1482 0.2292 HalfStudentT(df=3, scale=2.047)",
+        "Model: does not fit. Residuals have heavy tails (excess kurtosis 1.5, 0 for Gaussian noise).",
         "floor -0.6383 0.06664 -0.748 -0.5288 0",
     ):
         assert claim in shown

@@ -6,6 +6,7 @@ from scipy import sparse
 
 from latlin.diagnostics.data_checks import check_copied_labels, check_copied_numbers, check_separation
 from latlin.diagnostics.model_checks import (
+    OF_FEATURES,
     Check,
     ModelChecks,
     check_baseline,
@@ -53,6 +54,26 @@ def test_intervals_hold_what_they_promise(spread, passes, remedy):
 
     found = check_coverage(ndtr(spread * np.random.default_rng(1).standard_normal(400)))
     assert found.passed == passes
+    assert remedy in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("noise", "why", "remedy"),
+    [
+        (lambda rng: rng.standard_t(2, 500), "a few rows far off inflate it (excess kurtosis", "RobustRegression"),
+        (lambda rng: np.exp(1.2 * rng.standard_normal(500)), "a few far above theirs inflate it", "logarithm"),
+        (lambda rng: rng.uniform(-1.0, 1.0, 500), "choose a family with less variance or lighter tails", "lighter"),
+    ],
+)
+def test_intervals_are_too_wide_for_a_reason_that_residuals_show(noise, why, remedy):
+    """Noise is as large as its few far rows make it, and the others lie nearer."""
+    from scipy.special import ndtr
+
+    drawn = noise(np.random.default_rng(0))
+    found = check_coverage(ndtr((drawn - drawn.mean()) / drawn.std()), remedies=OF_FEATURES)
+    assert not found.passed
+    assert "They are too wide" in found.remedy
+    assert why in found.remedy
     assert remedy in found.remedy
 
 

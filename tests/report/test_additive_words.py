@@ -45,7 +45,7 @@ def test_clear_effects_groups_and_verdicts_are_said(plain):
     assert "differs between the levels of kind (joint p = " in said
     assert "The 8 levels of g differ (standard deviation " in said
     assert "predicted better than by their common mean (+" in said
-    assert "Model: fits (checked: coverage, hyperparameters, baseline)" in said
+    assert "Model: fits (checked: residuals, slopes, noise, groups, hyperparameters, coverage, baseline)" in said
     assert "Approximation: accurate" in said
 
 

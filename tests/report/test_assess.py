@@ -153,3 +153,12 @@ def test_censored_times_are_scored_by_their_order():
     assert seen.scores["concordance"] == pytest.approx(model.fit(X, y).score(X, y), abs=0.02)
     # of rows in reverse order: the predictions are wrong, and it shows
     assert assess(model, X, np.column_stack([y[::-1, 0], y[:, 1]]), folds=2).scores["concordance"] < 0.7
+
+
+def test_noise_of_a_few_far_rows_has_its_remedy():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 2))
+    found = assess(BayesianLinearRegression(), X, X[:, 0] + rng.standard_t(2, 300))
+    (coverage,) = [check for check in found.checks if check.name == "coverage"]
+    assert "most rows lie closer to their prediction than the noise says" in coverage.remedy
+    assert "RobustRegression" in coverage.remedy

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from latlin.additive import effects, learning, predict
 from latlin.additive.blocks import block_problem
+from latlin.additive.checks import CheckedFit
 from latlin.additive.effects import Effects, check_coverage, curve_rows, differences_of, effects_of, marginal_rows
 from latlin.additive.family import ObservedResponse, family_of, observe, observe_without_response
 from latlin.additive.fixed import FixedPart
@@ -37,7 +38,7 @@ from latlin.potentials.predictive import residuals_of
 DRAWS = 4000
 
 
-class AdditiveModel(PosteriorDraws, SeenGroups, Archived, Reported, BaseEstimator):
+class AdditiveModel(CheckedFit, PosteriorDraws, SeenGroups, Archived, Reported, BaseEstimator):
     """A response explained by a sum of terms: coefficients, groups, smooth functions, seasons, maps.
 
     Parameters
@@ -83,8 +84,9 @@ class AdditiveModel(PosteriorDraws, SeenGroups, Archived, Reported, BaseEstimato
     hyperparameters_ : HyperparameterTable
     classes_ : ndarray or None
         The labels of the response in their order, where it has such.
-    log_evidence_, evidence_kind_ : float, str
-    converged_, n_iter_, message_, trace_ : bool, int, str, ndarray
+    checks_ : ModelChecks
+    log_evidence_, evidence_kind_, message_ : float, str, str
+    converged_, n_iter_, trace_ : bool, int, ndarray
 
     Examples
     --------
@@ -184,7 +186,7 @@ class AdditiveModel(PosteriorDraws, SeenGroups, Archived, Reported, BaseEstimato
         self.hyperparameters_ = learnt.table
         self.n_features_in_ = len(self._parts)
         self._after_loading()
-        self.dispersion_, self.finding_, self.family_checks_ = problem.look_at_counts(posterior, learnt.components)
+        self._look_back(problem, posterior)
         return self
 
     def _after_loading(self) -> None:
@@ -325,8 +327,8 @@ class AdditiveModel(PosteriorDraws, SeenGroups, Archived, Reported, BaseEstimato
         Noise is on the scale of the linear predictor: π²/3 for a logit, log(1 + V/μ²) at the mean for a log link.
         """
         check_is_fitted(self, "posterior_")
-        held = (self._components, self._parts, self._family, self._average, coverage)
-        return effects.variance_components(*held, self.hyperparameters_)
+        held = (self._components, self._parts, self._family, self._average)
+        return effects.variance_components(*held, coverage, self.hyperparameters_)
 
     def intraclass_correlation(self, group: str | None = None) -> float:
         """The share of a group in the variance of groups and noise; with slopes, its average over the training rows."""
@@ -412,10 +414,8 @@ class AdditiveModel(PosteriorDraws, SeenGroups, Archived, Reported, BaseEstimato
         """Draws of new observations of all rows together, of shape (count, rows)."""
         check_is_fitted(self, "posterior_")
         rng = generator(self.random_state if random_state is None else random_state)
-        offset, apart = (
-            offset_of(self._read_, frame, check_n_rows(frame)),
-            predict.groups_to_average(self._parts, marginal),
-        )
+        offset = offset_of(self._read_, frame, check_n_rows(frame))
+        apart = predict.groups_to_average(self._parts, marginal)
         held = (self._components, self._parts, frame, offset)
         draws = predict.draw_predictors(*held, check_whole("count", count, 1), rng, apart)
         return predict.draw_responses(draws, self._family, self._blank(frame), rng)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -20,9 +20,7 @@ from latlin.additive.frame import check_n_rows
 from latlin.additive.places import join_columns
 from latlin.additive.term import Part, PredictorRows, Slope, Surroundings, Values
 from latlin.densities.sparse_precision import ProbedPrecisionCovariance, SparsePrecisionCovariance
-from latlin.diagnostics.model_checks import Check
 from latlin.hyper.space import Evaluation, Hyperparameter
-from latlin.inference.diagnosis.dispersion import dispersion_about
 from latlin.inference.engine import Engine
 from latlin.inference.evidence.gradient import PrecisionSlopes
 from latlin.inference.evidence.terms import ExpectedEvidence, TiltedEvidence
@@ -31,7 +29,6 @@ from latlin.inference.forms.dense import site_form
 from latlin.inference.infer import infer
 from latlin.inference.model import Constraint, GaussianFactor, LatentLinearModel, SiteFactor
 from latlin.inference.posterior import Posterior
-from latlin.numerics.alerts import MisfitWarning, alert
 from latlin.numerics.arrays import LOG_2PI, Array
 from latlin.potentials.base import Potential
 from latlin.potentials.checks import naming_rows
@@ -42,8 +39,6 @@ Moments = dict[tuple[int, int], tuple[NDArray[Any], Array]]
 SAVED = 0.67
 #: coefficients at most whose names messages use
 MOST_NAMES = 10_000
-#: rows that tell how counts vary
-MOST_ROWS = 5000
 #: rows of a sample that say whether rows repeat
 SAMPLED = 5_000
 
@@ -129,25 +124,6 @@ class AdditiveProblem:
     def n_rows(self) -> int:
         """Rows that a pass goes over."""
         return int(self.design.shape[0])
-
-    def look_at_counts(self, posterior: Posterior, fits: Sequence[Any]) -> tuple[float, str, tuple[Check, ...]]:
-        """How observations vary, where their family leaves that no freedom: Pearson's ratio, a finding, and a check.
-
-        Of many rows, evenly spaced ones are looked at; of rows in blocks those of the sample.
-        """
-        wider, one_trial = self.family.declared.wider, self.family.binary and self.observed.trials is None
-        if not wider or one_trial:
-            return np.nan, "", ()
-        seen = len(self.observed.y)
-        rows = np.arange(0, seen, max(1, seen // MOST_ROWS))
-        at, weight = posterior.project(self.design[rows]), self.observed.weight
-        weight = np.ones(len(rows)) if weight is None else weight[rows]
-        likely = max(fits, key=lambda fit: fit.share).values
-        sites = self.family.potential(self.observed, likely).select(rows)
-        found = dispersion_about(sites, at.mean + self.offset[rows], at.variance, weight)
-        if said := found.words(wider):
-            alert(said, MisfitWarning)
-        return found.ratio, said, (found.check(wider),)
 
     @cached_property
     def first_model(self) -> LatentLinearModel:

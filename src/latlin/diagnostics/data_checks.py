@@ -1,213 +1,22 @@
-"""What the data show of a linear model: residuals that a line misses, and features that say too much."""
+"""What the data show of a linear model: features that separate the classes, or copy the target."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linprog
-from scipy.special import gammaln, ndtr
-from scipy.stats import binom, kurtosistest, rankdata, skewtest
+from scipy.special import gammaln
+from scipy.stats import binom, rankdata
 
 from latlin.diagnostics.model_checks import Check
 from latlin.numerics.arrays import Array
 
-# --- What residuals show of a linear predictor and of Gaussian noise: curves that a line misses, outliers, uneven
-# spread.
-#
-# A curve is looked for by score tests. With g_n and W_n the slope and the curvature of the log likelihood of row n in
-# its linear predictor, and z a column (the square of a feature) made orthogonal to the features in the metric W,
-#
-#     t = Σ z_n g_n / √(φ Σ W_n z_n²),   φ = max(1, Σ g_n² / Σ W_n),
-#
-# is standard normal if the predictor is right, for every family, and t²/2 is the log likelihood that the column would
-# gain. The sums of several blocks of rows add up. The limits keep false alarms below two in a hundred fits.
-
-
-#: probability of a false alarm of one kind of finding
-CHANCE = 0.002
-#: gain in log likelihood per row from which on a curve matters
-GAIN = 0.005
-#: standard deviations at which features are cut before they are squared
-CUT = 2.5
-FEWEST_ROWS = 20
-NAMED = 3
 #: margin, of rows within ±1, from which on classes are separated and not only as good as
 LEAST = 1e-7
-
-
-class CurveSums(NamedTuple):
-    """Sums over rows that add up: HᵀWH, HᵀWZ, diag ZᵀWZ, Zᵀg, Hᵀg, Σg², ΣW and the number of rows."""
-
-    gram: Array
-    cross: Array
-    squares: Array
-    slope: Array
-    linear: Array
-    spread: float
-    weight: float
-    rows: int
-
-
-def curve_sums(H: Array, scale: Array, slope: Array, curvature: Array) -> CurveSums:
-    """Of rows H (n, d) of a model, with squares of the first len(scale) columns in units of `scale`.
-
-    Parameters
-    ----------
-    H : ndarray of shape (n, d)
-    scale : ndarray
-        Standard deviations of the features.
-    slope, curvature : ndarray of shape (n,)
-        First and negative second derivative of the log likelihood of every row, times its weight.
-    """
-    Z = np.clip(H[:, : len(scale)] / scale, -CUT, CUT) ** 2
-    weighted = H * curvature[:, None]
-    parts = (weighted.T @ H, weighted.T @ Z, np.einsum("n,nk,nk->k", curvature, Z, Z), Z.T @ slope, H.T @ slope)
-    return CurveSums(*parts, float(slope @ slope), float(curvature.sum()), len(H))
-
-
-def check_curves(sums: CurveSums, names: Sequence[str]) -> Check:
-    """Whether the square of a feature would explain what the line leaves; the features are named."""
-    ridge = 1e-10 * np.trace(sums.gram) / len(sums.gram)
-    solved = np.linalg.solve(sums.gram + ridge * np.eye(len(sums.gram)), sums.cross)
-    left = sums.squares - np.einsum("dk,dk->k", sums.cross, solved)
-    slope = sums.slope - solved.T @ sums.linear
-    excess = max(1.0, sums.spread / max(sums.weight, 1e-300))
-    varies = left > 1e-6 * np.maximum(sums.squares, 1e-300)
-    t = np.where(varies, slope / np.sqrt(excess * np.where(varies, left, 1.0)), 0.0)
-    chance = 2.0 * ndtr(-np.abs(t)) * max(int(varies.sum()), 1)
-    found = np.flatnonzero((chance < CHANCE) & (0.5 * t**2 / sums.rows > GAIN))
-    if not len(found):
-        return Check("residuals", True, "residuals show no pattern along a feature")
-    order = found[np.argsort(-np.abs(t[found]))]
-    shown = ", ".join(repr(str(names[j])) for j in order[:NAMED])
-    more = f" and {len(order) - NAMED} more" if len(order) > NAMED else ""
-    first = order[0]
-    side = "above" if t[first] > 0.0 else "below"
-    return Check(
-        "residuals",
-        False,
-        f"residuals bend along {shown}{more}: rows at both ends of {str(names[first])!r} lie {side} the line "
-        f"({abs(t[first]):.1f} standard errors)",
-        f"Add a curve: the square of the feature, or a smooth term s({names[first]}) of an additive model",
-    )
-
-
-def check_neighbours(residual: Array, X: Array, names: Sequence[str]) -> Check | None:
-    """A feature along which neighbouring rows err in the same direction, or None: what a square does not find.
-
-    Of rows in the order of a feature, √n times the correlation of neighbouring residuals is standard normal if they are
-    independent. Features with many equal values have no order of rows.
-    """
-    r = residual - residual.mean()
-    size = float(r @ r)
-    found = [_correlation_along(X[:, j], r) / max(size, 1e-300) for j in range(X.shape[1])]
-    usable = np.count_nonzero(np.isfinite(found))
-    for j, correlation in enumerate(found):
-        # residuals of a fit are a little less alike than noise is
-        if correlation > 0.15 and ndtr(-correlation * np.sqrt(len(r))) * usable < CHANCE:
-            return Check(
-                "residuals",
-                False,
-                f"residuals follow each other along {str(names[j])!r}: neighbouring rows err in the same direction "
-                f"(correlation {correlation:.2f})",
-                f"Add a smooth term s({names[j]}) of an additive model, or a Gaussian process",
-            )
-    return None
-
-
-def _correlation_along(column: Array, r: Array) -> float:
-    """Σ r_i r_{i+1} of rows in the order of a column; NaN where half of its values are equal to others."""
-    order = np.argsort(column)
-    distinct = 1 + np.count_nonzero(np.diff(column[order]))
-    if distinct <= 0.5 * len(r):
-        return np.nan
-    if distinct < len(r):
-        # equal values keep the order of their rows
-        order = np.argsort(column, kind="stable")
-    sorted_r = r[order]
-    return float(sorted_r[1:] @ sorted_r[:-1])
-
-
-#: what to do about noise that is not Gaussian, of the target and of its logarithm
-OF_TARGET = {
-    "far": "Look at these rows, or use noise with heavy tails: RobustRegression, --family robust",
-    "uneven": "Look for outliers (--family robust), model the logarithm of the target, or choose a family whose "
-    "variance grows with the mean (gamma)",
-    "skewed": "Try a transformation of the target, or a family for positive amounts",
-    "heavy": "Use noise with heavy tails: RobustRegression, --family robust",
-}
-ROBUST_LOG = "RobustRegression of the logarithm, or --formula with log(…) of the target and --family robust"
-OF_LOGARITHM = {
-    "far": f"Look at these rows, or use noise with heavy tails: {ROBUST_LOG}",
-    "uneven": "Look for outliers, or try another family of positive amounts (gamma, inverse-gaussian)",
-    "skewed": "Try another family of positive amounts (gamma, inverse-gaussian)",
-    "heavy": f"Use noise with heavy tails: {ROBUST_LOG}",
-}
-
-
-def check_noise(residual: Array, fitted: Array, of_logarithm: bool = False) -> Check:
-    """Whether residuals of unit variance look Gaussian and scatter evenly.
-
-    Parameters
-    ----------
-    residual : ndarray of shape (n,)
-        Standardised residuals.
-    fitted : ndarray of shape (n,)
-        Predictions.
-    of_logarithm : bool
-        Whether they are those of the logarithm of the target, which decides what to do.
-    """
-    remedies = OF_LOGARITHM if of_logarithm else OF_TARGET
-    if len(residual) < FEWEST_ROWS or np.std(residual) == 0.0:
-        return Check("noise", True, "there are too few rows to look at the distribution of residuals")
-    r = (residual - residual.mean()) / residual.std()
-    worst = int(np.argmax(np.abs(r)))
-    if 2.0 * ndtr(-abs(r[worst])) * len(r) < CHANCE:
-        far = np.flatnonzero(2.0 * ndtr(-np.abs(r)) * len(r) < 0.05)
-        rows = ", ".join(str(int(k) + 1) for k in far[np.argsort(-np.abs(r[far]))][:NAMED])
-        return Check(
-            "noise",
-            False,
-            f"some rows lie far from their prediction, the farthest row {worst + 1} by {abs(r[worst]):.1f} standard "
-            f"deviations (rows {rows})",
-            remedies["far"],
-        )
-    uneven = _uneven(r, fitted)
-    if uneven:
-        return Check("noise", False, uneven, remedies["uneven"])
-    return _odd_shape(r, remedies)
-
-
-def _uneven(r: Array, fitted: Array) -> str:
-    """Squared residuals that grow or fall with the prediction (Koenker, 1981): n times their squared correlation."""
-    spread = np.std(fitted)
-    if spread <= 1e-12 * (1.0 + np.abs(fitted).max()):
-        return ""
-    correlation = float(np.corrcoef(r**2, fitted)[0, 1])
-    middle = np.median(fitted)
-    ratio = float(np.std(r[fitted > middle])) / max(float(np.std(r[fitted <= middle])), 1e-12)
-    is_clear = 2.0 * ndtr(-abs(correlation) * np.sqrt(len(r))) < CHANCE
-    if not (is_clear and max(ratio, 1.0 / max(ratio, 1e-12)) > 1.5):
-        return ""
-    return f"rows with large predictions scatter {ratio:.1f} times as much as those with small ones"
-
-
-def _odd_shape(r: Array, remedies: Mapping[str, str]) -> Check:
-    """Skew, or tails heavier than those of a normal distribution."""
-    skew, tails = skewtest(r), kurtosistest(r)
-    size = float(np.mean(r**3)), float(np.mean(r**4) - 3.0)
-    if skew.pvalue < CHANCE / 2 and abs(size[0]) > 0.3:
-        side = "high" if size[0] > 0 else "low"
-        said = f"residuals are skewed: a few are far too {side} (skewness {size[0]:.2f}, 0 for Gaussian noise)"
-        return Check("noise", False, said, remedies["skewed"])
-    if tails.statistic > 0 and tails.pvalue < CHANCE and size[1] > 0.5:
-        said = f"residuals have heavy tails (excess kurtosis {size[1]:.1f}, 0 for Gaussian noise)"
-        return Check("noise", False, said, remedies["heavy"])
-    return Check("noise", True, "residuals look like Gaussian noise")
 
 
 def check_joint_separation(margin: Array, coefficients: Array, names: Sequence[str], label: str) -> Check | None:
@@ -225,7 +34,7 @@ def check_joint_separation(margin: Array, coefficients: Array, names: Sequence[s
     """
     if not np.all(margin > 0.0) or chance_of_separation(len(margin), len(coefficients) + 1) > 0.001:
         return None
-    order = np.argsort(-np.abs(coefficients))[:NAMED]
+    order = np.argsort(-np.abs(coefficients))[:NAMED_FEATURES]
     shown = ", ".join(repr(str(names[j])) for j in order)
     return Check(
         "separation",

@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binomtest
+from scipy.special import ndtri
+from scipy.stats import binomtest, kurtosistest
 
 from latlin.numerics.arrays import Array
 from latlin.numerics.stored import storable
@@ -26,6 +27,8 @@ GAIN = 2.0
 LOSS = 4.0
 #: R² below minus this shows predictions that are far off
 FAR_OFF = 0.5
+#: share of their range by which residuals lie off their middle where they are skewed, not only spread far
+LOPSIDED = 0.15
 
 
 @storable
@@ -35,8 +38,8 @@ class Check(NamedTuple):
     Attributes
     ----------
     name : str
-        dispersion, residuals, noise, coverage, calibration, baseline, predictions, hyperparameters, separation or
-        leakage.
+        dispersion, residuals, slopes, noise, groups, identification, columns, coverage, calibration, baseline,
+        predictions, hyperparameters, separation or leakage.
     passed : bool
     sentence : str
         What was found.
@@ -56,6 +59,53 @@ class Check(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.sentence[0].upper()}{self.sentence[1:]}." + (f" {self.remedy}." if self.remedy else "")
+
+
+class Remedies(NamedTuple):
+    """What to do about residuals, in the words of the kind of model.
+
+    Attributes
+    ----------
+    feature : str
+        What the model has of these.
+    curve, waves, slopes : str
+        Of a pattern along {name}, and of its slope that differs between the levels of {group}.
+    far, heavy, skewed, uneven : str
+        Of noise: a few rows far off, heavy tails, skew, a spread that grows or falls.
+    """
+
+    feature: str
+    curve: str
+    waves: str
+    slopes: str
+    far: str
+    heavy: str
+    skewed: str
+    uneven: str
+
+
+OF_FEATURES = Remedies(
+    feature="feature",
+    curve="Add a curve: the square of the feature, or a smooth term s({name}) of an additive model",
+    waves="Add a smooth term s({name}) of an additive model, or a Gaussian process",
+    slopes="Use an additive model with (1 + {name} | {group})",
+    far="Look at these rows, or use noise with heavy tails: RobustRegression, --family robust",
+    heavy="Use noise with heavy tails: RobustRegression, --family robust",
+    skewed="Try a transformation of the target, such as its logarithm where it is positive, or a family for positive "
+    "amounts",
+    uneven="Look for outliers (--family robust), model the logarithm of the target, or choose a family whose variance "
+    "grows with the mean (gamma)",
+)
+
+
+_ROBUST_LOG = "RobustRegression of the logarithm, or --formula with log(…) of the target and --family robust"
+#: where the target's logarithm has been modelled already
+OF_LOGARITHM = OF_FEATURES._replace(
+    far=f"Look at these rows, or use noise with heavy tails: {_ROBUST_LOG}",
+    heavy=f"Use noise with heavy tails: {_ROBUST_LOG}",
+    skewed="Try another family of positive amounts (gamma, inverse-gaussian)",
+    uneven="Look for outliers, or try another family of positive amounts (gamma, inverse-gaussian)",
+)
 
 
 @storable
@@ -164,7 +214,7 @@ def check_predictions(y: Array, mean: Array, without: Array | float | None = Non
     )
 
 
-def check_coverage(pit: Array, level: float = 0.9) -> Check:
+def check_coverage(pit: Array, level: float = 0.9, remedies: Remedies | None = None) -> Check:
     """Whether central intervals hold as many held-out rows as they promise.
 
     Parameters
@@ -174,6 +224,8 @@ def check_coverage(pit: Array, level: float = 0.9) -> Check:
         if the model is right.
     level : float
         What the intervals promise.
+    remedies : Remedies, optional
+        Of Gaussian noise; None where the family is another one.
     """
     inside = int(np.sum(np.abs(pit - 0.5) <= 0.5 * level))
     share, p = inside / len(pit), binomtest(inside, len(pit), level).pvalue
@@ -181,7 +233,7 @@ def check_coverage(pit: Array, level: float = 0.9) -> Check:
     if p < CHANCE and abs(share - level) > NEAR:
         if share < level:
             return Check("coverage", False, said, "They are too narrow: choose a family with more variance")
-        return Check("coverage", False, said, "They are too wide: choose a family with less variance or lighter tails")
+        return Check("coverage", False, said, _too_wide(pit, remedies))
     p_even, where = _evenness(pit)
     if p_even < CHANCE and abs(where) > NEAR:
         side = "high" if where < 0.0 else "low"
@@ -193,6 +245,30 @@ def check_coverage(pit: Array, level: float = 0.9) -> Check:
             "Try another family, or a transformation of the target or of the features",
         )
     return Check("coverage", True, said)
+
+
+def _too_wide(pit: Array, remedies: Remedies | None) -> str:
+    """What to do about intervals that hold too many rows: a few rows far off make Gaussian noise seem large."""
+    r = ndtri(np.clip(pit, 1e-15, 1.0 - 1e-15))
+    r = (r - r.mean()) / max(float(r.std()), 1e-300)
+    excess = float(np.mean(r**4) - 3.0)
+    if remedies is None or excess < 0.5 or kurtosistest(r).pvalue > CHANCE:
+        return "They are too wide: choose a family with less variance or lighter tails"
+    why = "They are too wide: most rows lie closer to their prediction than the noise says, because a few"
+    if is_lopsided(r):
+        side = "above" if np.mean(r**3) > 0.0 else "below"
+        return f"{why} far {side} theirs inflate it (skewness {np.mean(r**3):.1f}). {remedies.skewed}"
+    return f"{why} rows far off inflate it (excess kurtosis {excess:.1f}). {remedies.heavy}"
+
+
+def is_lopsided(r: Array) -> bool:
+    """Whether residuals are skewed as a whole, which a single far row does not make them.
+
+    (q₉₅ + q₀₅ − 2 q₅₀)/(q₉₅ − q₀₅), and the skewness has the same sign.
+    """
+    low, middle, high = np.quantile(r, [0.05, 0.5, 0.95])
+    off = float((high + low - 2.0 * middle) / max(high - low, 1e-300))
+    return abs(off) > LOPSIDED and off * float(np.mean(r**3)) > 0.0
 
 
 def check_quantile(below: NDArray[np.bool_], level: float) -> Check:

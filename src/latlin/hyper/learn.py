@@ -300,6 +300,8 @@ def _averaged(space: Space, optimum: Optimum, axes: Axes, rule: rules.Rule, n_fi
     ]
     said = f"{rule.message}, {n_fits} fits"
     unsure = None if rule.error < UNSURE else f"the integral over hyperparameters has an error of {rule.error:.2g} nat"
+    if rule.stopped:
+        unsure = f"hyperparameters are integrated by {rule.message}: some of them are hardly known"
     caution = ("wrong", at_end) if at_end else None if unsure is None else ("rough", unsure)
     return Learnt(
         space=space,

@@ -65,7 +65,8 @@ KnownPoint = tuple[Point, Array | None]
 class Rule(NamedTuple):
     """Points and log weights: ∫ p(u) du ≈ Σ exp(log_weights + log_density); `error` is that of the logarithm.
 
-    `draws` are many weighted points u, where the rule has such: (N, m) and (N,). `step` is that of a lattice.
+    `draws` are many weighted points u, where the rule has such: (N, m) and (N,). `step` is that of a lattice. `stopped`
+    is where it had to end before the density had fallen, in words.
     """
 
     points: list[Point]
@@ -74,6 +75,7 @@ class Rule(NamedTuple):
     message: str
     draws: tuple[Array, Array] | None = None
     step: float = 0.0
+    stopped: str = ""
 
 
 def _is_normal(axes: Axes) -> bool:
@@ -123,10 +125,11 @@ def lattice_rule(objective: Objective, axes: Axes, centre: Point) -> Rule:
     cell = m * np.log(step) + float(np.log(axes.even).sum()) + axes.log_volume
     points = list(known.values())
     error = _lattice_error(known, fall, top)
-    message = f"a lattice of {len(points)} points"
+    message, stopped = f"a lattice of {len(points)} points", ""
     if len(known) >= most:
-        message += f", which is all that is allowed although the density has not fallen by {fall:g} nat everywhere"
-    return Rule(points, np.full(len(points), cell), error, message, step=step)
+        stopped = f"which is all that is allowed although the density has not fallen by {fall:g} nat everywhere"
+        message = f"{message}, {stopped}"
+    return Rule(points, np.full(len(points), cell), error, message, step=step, stopped=stopped)
 
 
 def _neighbours(index: tuple[int, ...]) -> list[tuple[int, ...]]:

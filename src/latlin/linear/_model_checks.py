@@ -13,19 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latlin.diagnostics.data_checks import (
-    FEWEST_ROWS,
-    CurveSums,
     check_copied_labels,
     check_copied_numbers,
-    check_curves,
     check_joint_separation,
-    check_neighbours,
-    check_noise,
     check_separation,
-    curve_sums,
     separating_direction,
 )
-from latlin.diagnostics.model_checks import Check, ModelChecks
+from latlin.diagnostics.model_checks import OF_FEATURES, OF_LOGARITHM, Check, ModelChecks
+from latlin.diagnostics.residual_checks import (
+    FEWEST_ROWS,
+    CurveSums,
+    check_curves,
+    check_neighbours,
+    check_noise,
+    curve_sums,
+    standardised,
+)
 from latlin.distributed.blocks import Block
 from latlin.inference.blocks import BlockModel, Observed, Reading, read_pieces
 from latlin.inference.diagnosis.diagnose import UNKNOWN
@@ -290,7 +293,7 @@ def checks_of_residuals(
         if model.reading.kind().gaussian:
             return []
         sums = CurveSums(*model.blocks.total(_block_curves, model.reading, posterior.mean, design.spread))
-        return [check_curves(sums, names)] if sums.rows >= ROWS_PER_UNKNOWN * design.dim else []
+        return [check_curves(sums.scores, names)] if sums.rows >= ROWS_PER_UNKNOWN * design.dim else []
     site = model.sites[-1]
     observed = Observed(site.H, site.potential, site.weight, site.offset)
     rows = len(observed.sites.weight)
@@ -299,7 +302,7 @@ def checks_of_residuals(
     if not isinstance(site.H, np.ndarray):
         return []
     curves, noise = _checks_of_rows(observed, posterior, design, names)
-    return [curves] if noise is None else [curves, check_noise(*noise, of_logarithm)]
+    return [curves] if noise is None else [curves, check_noise(*noise, OF_LOGARITHM if of_logarithm else OF_FEATURES)]
 
 
 def worst(found: Sequence[Sequence[Check]]) -> list[Check]:
@@ -313,22 +316,19 @@ def worst(found: Sequence[Sequence[Check]]) -> list[Check]:
 
 def _checks_of_rows(
     observed: Observed, posterior: Posterior, design: Design, names: Sequence[str]
-) -> tuple[Check, tuple[Array, Array] | None]:
+) -> tuple[Check, tuple[Array, list[tuple[str, Array]]] | None]:
     """What is found along features; of Gaussian noise, standardised residuals and predictions."""
     x, slope, curvature = _slopes(observed, posterior.mean)
     H = np.asarray(observed.rows)
     scale = np.where((sd := H[:, : design.n_features].std(axis=0)) > 0.0, sd, 1.0)
-    curves = check_curves(curve_sums(_with_ones(H, design), scale, slope, curvature), names)
+    curves = check_curves(curve_sums(_with_ones(H, design), scale, slope, curvature).scores, names)
     if curves.passed and np.all(curvature > 0.0):
         found = check_neighbours(slope / np.sqrt(curvature), H[:, : design.n_features], names)
         curves = curves if found is None else found
     if not observed.potential.gaussian or np.ptp(observed.sites.weight) > 0.0:
         return curves, None
-    # Var(y − x) = σ² − v at the rows that were fitted, with v the posterior variance of the predictor
-    variance = 1.0 / curvature
-    v = np.asarray(posterior.project(H).variance)
-    residual = slope * variance / np.sqrt(np.maximum(variance - v, 0.05 * variance))
-    return curves, (residual, x)
+    residual = standardised(slope, curvature, np.asarray(posterior.project(H).variance))
+    return curves, (residual, [("", x)])
 
 
 def _slopes(observed: Observed, mean: Array) -> tuple[Array, Array, Array]:

@@ -13,6 +13,8 @@ from scipy.stats import chi2
 
 from latlin.additive.family import family_of, link_of
 from latlin.additive.group import GroupPart
+from latlin.additive.misfits import OF_FORMULAS
+from latlin.additive.notes import UNIDENTIFIED
 from latlin.diagnostics.model_checks import Check, ModelChecks, check_baseline, check_calibration, check_coverage
 from latlin.numerics.alerts import MisfitWarning
 from latlin.numerics.arrays import Array
@@ -32,6 +34,8 @@ BINARY = ("bernoulli", "probit", "cloglog")
 NAMED, OPEN = 6, 20.0
 #: joint probability below which the levels of a column differ
 CHANCE = 0.1
+#: checks of the linear predictor, whose misfit makes noise look odd
+PREDICTOR = ("residuals", "slopes")
 #: draws that check an approximation where no number is given
 DRAWS = 4000
 
@@ -82,8 +86,8 @@ def describe_additive(model: Any, frame: Table = None, draws: int = DRAWS) -> Ad
         loo = model.loo()
     except ValueError:
         # rows in blocks, a model of a file, or an engine without stand-ins of sites
-        return AdditiveFacts(sentences, ModelChecks((*_of_family(model), *_bounds(model))))
-    checks = [*_of_family(model), *_held_out(model, loo), *_bounds(model)]
+        return AdditiveFacts(sentences, model.checks_)
+    checks = [*model.checks_.checks, *_held_out(model, loo)]
     if frame is not None and (baseline := _fit_without_terms(model, frame)) is not None:
         total, error = loo.compare(baseline.loo())
         rows = len(loo.pointwise)
@@ -250,8 +254,10 @@ def _terms(model: Any) -> list[str]:
     """How much the levels of groups differ, and where curves go."""
     spread = {row["name"]: row for row in model.hyperparameters_.rows}
     said = []
+    # what a caution says of them instead
+    unsaid = [check.sentence.split("'")[1] for check in model.checks_.checks if check.name == UNIDENTIFIED]
     for name in model.term_names_:
-        if name == "fixed":
+        if name == "fixed" or name in unsaid:
             continue
         try:
             # 99 %: the two ends of a centred line are one number, and many places are looked at
@@ -342,11 +348,6 @@ def _curve(model: Any, name: str, x: Array, found: Any) -> str:
     return f"{name} is highest near {top} and lowest near {bottom}, a change of {change}."
 
 
-def _of_family(model: Any) -> tuple[Check, ...]:
-    """Whether counts vary as their family says."""
-    return tuple(getattr(model, "family_checks_", ()))
-
-
 def _held_out(model: Any, loo: Any) -> list[Check]:
     """Coverage of rows that were left out, or calibration of their probabilities."""
     pit = np.asarray(loo.pit)
@@ -360,19 +361,10 @@ def _held_out(model: Any, loo: Any) -> list[Check]:
     if family.whole:  # somewhere within its step
         step = np.exp(np.minimum(loo.pointwise, 0.0))
         pit = pit + step * (np.random.default_rng(0).random(len(pit)) - 0.5)
-    return [check_coverage(np.clip(pit, 0.0, 1.0))]
-
-
-def _bounds(model: Any) -> list[Check]:
-    """Whether a hyperparameter stopped at the end of its range."""
-    rows = list(getattr(model.hyperparameters_, "rows", ()))
-    if not rows:
-        return []
-    stuck = [row["name"] for row in rows if row.get("at_bound")]
-    if not stuck:
-        return [Check("hyperparameters", True, "no hyperparameter is at the end of its range")]
-    remedy = "Give it a prior (priors={…}), or leave out the term that it belongs to"
-    return [Check("hyperparameters", False, f"{_listed(stuck)} ended at the end of its range", remedy)]
+    found = check_coverage(np.clip(pit, 0.0, 1.0), remedies=OF_FORMULAS if family.template.gaussian else None)
+    if not found.passed and any(check.name in PREDICTOR for check in model.checks_.failed):
+        found = found._replace(remedy="Mend the pattern of the residuals first")
+    return [found]
 
 
 def _listed(names: Sequence[str]) -> str:

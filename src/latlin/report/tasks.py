@@ -13,7 +13,15 @@ from sklearn.base import is_classifier
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from latlin.diagnostics.calibration import concordance, reliability_curve
-from latlin.diagnostics.model_checks import Check, check_calibration, check_coverage, check_predictions, check_quantile
+from latlin.diagnostics.model_checks import (
+    OF_FEATURES,
+    Check,
+    Remedies,
+    check_calibration,
+    check_coverage,
+    check_predictions,
+    check_quantile,
+)
 from latlin.numerics.arrays import Array
 from latlin.numerics.options import check_whole
 from latlin.report.baselines import Baseline, HeldOut, baseline_of, baseline_of_labels, quantile_of
@@ -54,7 +62,9 @@ def task_of(estimator: Any) -> Task:
         return Task(_rarest, _stratified, _ask_labels, baseline_of_labels(estimator), _sum_up_labels)
     if (level := quantile_of(estimator)) is not None:
         return Task(len, _shuffled, _ask_quantile, baseline_of(estimator), partial(_sum_up_quantile, level))
-    return Task(len, _shuffled, _ask_numbers, baseline_of(estimator), _sum_up_numbers)
+    kind = getattr(estimator, "response_family", None)
+    remedies = OF_FEATURES if kind is not None and kind().template.gaussian else None
+    return Task(len, _shuffled, _ask_numbers, baseline_of(estimator), partial(_sum_up_numbers, remedies))
 
 
 def check_folds(folds: int, rows: int) -> int:
@@ -137,7 +147,7 @@ def _size(fitted: Any, y: NDArray[Any], offset: Array | None = None) -> Array | 
     return np.exp(offset) if offset is not None and family.link == "log" else None
 
 
-def _sum_up_numbers(seen: HeldOut) -> dict[str, Any]:
+def _sum_up_numbers(remedies: Remedies | None, seen: HeldOut) -> dict[str, Any]:
     mean, pit = seen.answers["mean"], seen.answers["pit"]
     y = seen.y if seen.y.ndim == 1 else seen.y[:, 0]
     order, size = (seen.answers.get(name, np.empty(0)) for name in ("order", "size"))
@@ -153,7 +163,7 @@ def _sum_up_numbers(seen: HeldOut) -> dict[str, Any]:
         "curve_kind": "coverage",
         "points": _some_points(mean, y),
         "pit": shares.tolist(),
-        "checks": [check_coverage(pit), *checks],
+        "checks": [check_coverage(pit, remedies=remedies), *checks],
     }
 
 

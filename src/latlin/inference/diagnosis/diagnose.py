@@ -9,7 +9,7 @@ leaves out. Gutteridge (2021), §5.4 and §6 ask the question.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Literal, NamedTuple
 
@@ -31,7 +31,13 @@ from latlin.diagnostics.weights import (
     largest_moves,
     summarise_weights,
 )
-from latlin.inference.diagnosis.log_joint import DiagnosedPosterior, ProposalDraws, log_joint, plan_draws
+from latlin.inference.diagnosis.log_joint import (
+    AveragedModel,
+    DiagnosedPosterior,
+    ProposalDraws,
+    log_joint,
+    plan_draws,
+)
 from latlin.inference.model import require_in_memory
 from latlin.numerics.arrays import Array
 from latlin.numerics.rng import RandomState, generator
@@ -228,6 +234,9 @@ class Diagnosis:
         Corrected; None above 2,000 dimensions.
     corrected_k_hat, corrected_ess : float
         The same as `k_hat` and `ess` for all draws together, on which the corrections rest.
+    integration_error : float
+        Of an average over hyperparameters, what their integral may be wrong by, in nat: the interval includes it, and
+        the standard error, which is that of draws, does not.
     n : int
         Number of draws.
     """
@@ -249,15 +258,21 @@ class Diagnosis:
     corrected_k_hat: float = field(repr=False)
     corrected_ess: float = field(repr=False)
     n: int = field(repr=False)
+    integration_error: float = field(default=0.0, repr=False)
 
     def __str__(self) -> str:
         low, high = self.evidence_interval
         lines = [
             f"{self.verdict}: {self.reason}",
             f"k̂ {self.k_hat:.2f}, {self.ess:.0f} effective draws of {self.n // 2}",
-            f"log Z {self.log_evidence:.4f} ± {self.log_evidence_se:.2g}, in [{low:.4f}, {high:.4f}]",
+            f"log Z {self.log_evidence:.4f} ± {self.log_evidence_se:.2g}{self._integrated}, in [{low:.4f}, {high:.4f}]",
         ]
         return "\n".join([*lines, f"next: {self.next_engine}"] if self.next_engine else lines)
+
+    @property
+    def _integrated(self) -> str:
+        error = self.integration_error
+        return f" by draws and ± {error:.2g} by the integral over hyperparameters" if error else ""
 
 
 def diagnose(posterior: DiagnosedPosterior, n: int | None = None, random_state: RandomState = None) -> Diagnosis:
@@ -291,7 +306,9 @@ def diagnose(posterior: DiagnosedPosterior, n: int | None = None, random_state: 
         _divergence(low, log_weights) / model.dim,
     )
     verdict = worse_verdict(judge(findings), posterior.caution)
-    return _assembled(posterior, own, defended, moments, (low, high), verdict, int(n))
+    error = posterior.bound_error if isinstance(posterior.model, AveragedModel) else 0.0
+    found = _assembled(posterior, own, defended, moments, (low, high), verdict, int(n))
+    return replace(found, evidence_interval=(low - error, high + error), integration_error=error)
 
 
 def _enough(sites: int) -> int:
