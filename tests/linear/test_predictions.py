@@ -243,6 +243,13 @@ def test_bad_options_get_a_sentence(model, response, message):
         model.fit(X, Y[response])
 
 
+@pytest.mark.parametrize("model", [RobustRegression(prior_scale=1.0), BayesianLinearRegression()])
+def test_no_quantiles_are_none(model):
+    fitted = model.fit(X, Y["numbers"])
+    with pytest.raises(ValueError, match="quantiles must hold probabilities strictly between 0 and 1, got"):
+        fitted.predict_quantiles(NEW, [])
+
+
 def test_bad_data_get_a_sentence():
     with pytest.raises(ValueError, match="sample_weight is zero everywhere"):
         BayesianLinearRegression().fit(X, Y["numbers"], sample_weight=np.zeros(len(X)))

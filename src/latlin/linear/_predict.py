@@ -180,12 +180,12 @@ def latent_covariance(posterior: Any, rows: Any) -> Array:
 
 
 def check_levels(name: str, values: ArrayLike) -> Array:
-    """Probabilities strictly between 0 and 1, as a vector."""
+    """Probabilities strictly between 0 and 1, at least one, as a vector."""
     try:
         q = np.atleast_1d(np.asarray(values, float))
     except (TypeError, ValueError, OverflowError):
         q = np.zeros(1)
-    if q.ndim != 1 or not np.all((q > 0.0) & (q < 1.0)):
+    if q.ndim != 1 or not q.size or not np.all((q > 0.0) & (q < 1.0)):
         raise ValueError(f"{name} must hold probabilities strictly between 0 and 1, got {values!r:.80}")
     return q
 
