@@ -18,7 +18,7 @@ from latlin.additive.besag import BYM2, Besag
 from latlin.additive.coding import check_pieces
 from latlin.additive.expression import CODINGS, FUNCTIONS
 from latlin.additive.fixed import Fixed
-from latlin.additive.frame import column, formula_name, has_column, names_of_columns
+from latlin.additive.frame import formula_name, has_column
 from latlin.additive.group import Group
 from latlin.additive.lattice import Lattice
 from latlin.additive.random_walk import RandomWalk
@@ -26,10 +26,6 @@ from latlin.additive.seasonal import Seasonal
 from latlin.additive.smooth import Smooth
 from latlin.additive.spline import Spline
 from latlin.additive.term import Term
-from latlin.datasets.gaps import fill_formula
-from latlin.datasets.problems import absent_words, refuse_all
-from latlin.datasets.table import need_pandas
-from latlin.distributed.opening import is_large_frame
 from latlin.numerics.stored import storable
 
 
@@ -401,19 +397,3 @@ def collect_terms(terms: Sequence[Term] | None, response: str | None, offset: st
     pieces = [piece for term in fixed for piece in term.pieces]
     read = _with_coefficients(f"terms={terms!r:.80}", pieces, all(term.intercept for term in fixed), others)
     return Formula(read_response(response), read, (offset,) if offset else ())
-
-
-def without_gaps(frame: Any, formula: str | None, response: str | None, missing: str) -> Any:
-    """The columns of a formula, or all where there is none, which must be there, missing cells dropped or filled."""
-    if is_large_frame(frame):
-        raise ValueError(f"missing={missing!r} is for a table in memory: drop or fill the rows in their blocks")
-    absent = absent_columns(formula, frame) if formula else []
-    said = [absent_words(absent, names_of_columns(frame))] if absent else []
-    if missing == "error" and not hasattr(frame, "iloc"):
-        refuse_all(said)
-        return frame
-    table = frame
-    if not hasattr(frame, "iloc"):
-        table = need_pandas().DataFrame({name: column(frame, name) for name in names_of_columns(frame)})
-    names = formula or f"{response} ~ {' + '.join(map(str, table.columns))}"
-    return fill_formula(table, names, missing, said)[0]

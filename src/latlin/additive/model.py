@@ -17,12 +17,12 @@ from latlin.additive.checks import CheckedFit
 from latlin.additive.effects import Effects, check_coverage, curve_rows, differences_of, effects_of, marginal_rows
 from latlin.additive.family import ObservedResponse, family_of, observe, observe_without_response
 from latlin.additive.fixed import FixedPart
-from latlin.additive.formula import Formula, collect_terms, read_formula, without_gaps
+from latlin.additive.formula import Formula, collect_terms, read_formula
 from latlin.additive.frame import check_n_rows, replace_column
 from latlin.additive.group import GroupPart
 from latlin.additive.loo import LeaveOneOut, leave_out
 from latlin.additive.predict import PosteriorDraws, SeenGroups
-from latlin.additive.problem import AdditiveProblem, make_problem, merge_copies, offset_of, spans_of
+from latlin.additive.problem import AdditiveProblem, make_problem, merge_copies, offset_of, resolve_gaps, spans_of
 from latlin.additive.term import Part, Term
 from latlin.distributed.opening import is_large_frame
 from latlin.inference.engine import Engine
@@ -169,7 +169,7 @@ class AdditiveModel(CheckedFit, PosteriorDraws, SeenGroups, Archived, Reported, 
             frame = replace_column(frame, read.response.y, y)
         if missing != "error" or (self.formula and not is_large_frame(frame)):
             # also where nothing is dropped or filled: one message names all missing and odd cells
-            frame = without_gaps(frame, self.formula, self.response, missing)
+            frame = resolve_gaps(frame, self.formula, self.response, missing)
         if is_large_frame(frame):
             problem, frame = block_problem(read, frame, problem_of, checkpoint), None
         else:

@@ -15,11 +15,15 @@ from scipy import sparse
 from latlin.additive.expression import evaluate
 from latlin.additive.family import LearntParameter, ObservedResponse, ResponseFamily, observe
 from latlin.additive.fixed import Fixed
-from latlin.additive.formula import Formula
-from latlin.additive.frame import check_n_rows
+from latlin.additive.formula import Formula, absent_columns
+from latlin.additive.frame import check_n_rows, column, names_of_columns
 from latlin.additive.places import join_columns
 from latlin.additive.term import Part, PredictorRows, Slope, Surroundings, Values
+from latlin.datasets.gaps import fill_formula
+from latlin.datasets.problems import absent_words, refuse_all
+from latlin.datasets.table import need_pandas
 from latlin.densities.sparse_precision import ProbedPrecisionCovariance, SparsePrecisionCovariance
+from latlin.distributed.opening import is_large_frame
 from latlin.hyper.space import Evaluation, Hyperparameter
 from latlin.inference.engine import Engine
 from latlin.inference.evidence.gradient import PrecisionSlopes
@@ -407,3 +411,19 @@ def refuse_unknown_priors(given: Mapping[str, Any], problem: AdditiveProblem) ->
     unknown = [name for name in given if name not in names and name != "sd"]
     if unknown:
         raise ValueError(f"priors has {unknown[0]!r}, which is none of {', '.join(sorted(names))}")
+
+
+def resolve_gaps(frame: Any, formula: str | None, response: str | None, missing: str) -> Any:
+    """The columns of a formula, or all where there is none, which must be there, missing cells dropped or filled."""
+    if is_large_frame(frame):
+        raise ValueError(f"missing={missing!r} is for a table in memory: drop or fill the rows in their blocks")
+    absent = absent_columns(formula, frame) if formula else []
+    said = [absent_words(absent, names_of_columns(frame))] if absent else []
+    if missing == "error" and not hasattr(frame, "iloc"):
+        refuse_all(said)
+        return frame
+    table = frame
+    if not hasattr(frame, "iloc"):
+        table = need_pandas().DataFrame({name: column(frame, name) for name in names_of_columns(frame)})
+    names = formula or f"{response} ~ {' + '.join(map(str, table.columns))}"
+    return fill_formula(table, names, missing, said)[0]
