@@ -179,7 +179,7 @@ def check_convertible(name: str, values: Any) -> Any:
     Traceback (most recent call last):
         ...
     ValueError: y must hold numbers, got {} at place 1
-    >>> convertible("y", np.array([1.0, None], dtype=object))
+    >>> check_convertible("y", np.array([1.0, None], dtype=object))
     array([ 1., nan])
     """
     _refuse_texts(name, values, (TypeError, ValueError, OverflowError))
