@@ -60,6 +60,8 @@ def called(folder: Path, added: float, count: float, part: str = "Part") -> tupl
     (folder / "caller.py").write_text(CALLER)
     (folder / "callee.py").write_text(CALLEE.format(added=added, part=part))
     (folder / "counts.py").write_text(f"COUNT = {count}\n")
+    # older versions of Numba also go by the time at which the file of the loop itself was written
+    os.utime(folder / "caller.py", (0, 0))
     variables = os.environ | {"NUMBA_CACHE_DIR": str(folder / "kept")}
     # Python's own files on disk go by the second at which a file was written
     options = ["-B", "-c", "import caller"]
