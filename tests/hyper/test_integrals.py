@@ -1,6 +1,7 @@
 """Integrals over densities whose constants, moments and quantiles are known, by every rule."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from scipy.special import betaln, digamma, gammaln, polygamma
 
 from latlin.hyper import Evaluation, Hyperparameter, Space, integrate, maximise
 from latlin.hyper.axes import Axes, axes_at
+from latlin.hyper.marginals import share_beyond
 from latlin.hyper.optimum import find_optimum, hessian_at
 from latlin.hyper.rules import _choose_informative
 from latlin.hyper.space import Objective
@@ -441,3 +443,16 @@ def test_ends_of_searches_are_printed_where_one_is_reached():
         assert ("at_bound" in table._repr_html_()) is shown
         assert ("upper" in repr(table)) is shown
         assert table.to_frame()["at_bound"].tolist() == ["upper" if shown else ""]
+
+
+@pytest.mark.parametrize(("mass", "beyond"), [(0.004, 0.0), (0.05, np.inf)])
+def test_a_slight_bump_at_an_end_is_no_density_that_stays_high(mass, beyond):
+    """Less than a hundredth in the last slice does not tell how the density goes on, though it rises there."""
+    member = Hyperparameter("sd", 1.0, bounds=(1e-4, 1e2))
+    low, middle = member.coordinate(1e-4), member.coordinate(0.1)
+    at = np.concatenate([np.linspace(low, low + 0.4, 9), np.linspace(middle - 1.0, middle + 1.0, 41)])
+    share = np.concatenate([np.full(9, mass / 9.0), np.full(41, (1.0 - mass) / 41.0)])
+    x = np.exp(at)
+    np.testing.assert_allclose([member.coordinate(float(v)) for v in x], at)
+    marginal = SimpleNamespace(x=x, levels=np.cumsum(share))
+    assert share_beyond(member, marginal, -1) == beyond

@@ -194,7 +194,7 @@ LOST = 0.03
 #: width, in standard deviations of a coordinate, of the two slices at an end that tell how fast its density falls there
 SLICE = 0.35
 #: mass of the last slice below which nothing is said: so few draws are there that they do not tell how it goes on
-SLIGHT = 1e-3
+SLIGHT = 1e-2
 
 
 def share_beyond(member: Hyperparameter, marginal: Marginal, side: int) -> float:
